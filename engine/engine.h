@@ -7,6 +7,7 @@
  *     agree.c     the check that all ranks got the same inputs
  *     train.c     updates, saves, and the final outputs
  *     evaluate.c  evaluation and prediction, over shards, without consolidating
+ *     scores.c    precision, recall and F1 of classes
  *
  * All ranks must call every function here, except as noted.  If one rank fails, all ranks fail,
  * with the text of the first.
@@ -18,6 +19,7 @@
 
 #include "engine/comm/patience.h"
 #include "engine/save/save.h"
+#include "engine/scores.h"
 #include "engine/zero/zero.h"
 
 /* Options of a run.  Strings belong to the caller. */
@@ -164,12 +166,17 @@ bool zt_engine_gone(zt_engine *e, char out[ZT_SAVE_NAMES]);
 int zt_engine_finish(zt_engine *e, ckpt_err *err);
 
 /*
- * Mean loss, and for classifiers the fraction of correct answers (else NaN), over opts->eval_data
- * or data.
+ * Result of an evaluation over opts->eval_data or data.  Numbers that a model does not have are
+ * NaN.
  */
 typedef struct zt_score {
-    double loss, accuracy;
+    double loss;
+    double perplexity;            /* e to the loss; models whose labels are tokens */
+    double accuracy;              /* classifiers with one label per sample, and all members below */
+    double precision, recall, f1; /* macro averages */
     uint64_t samples;
+    const zt_class *classes; /* [n_classes]; the engine's, until its next evaluation */
+    size_t n_classes;        /* 0: not such a classifier, or no sample has a label */
 } zt_score;
 int zt_engine_evaluate(zt_engine *e, zt_score *score, ckpt_err *err);
 

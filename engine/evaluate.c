@@ -69,15 +69,24 @@ static uint64_t ev_best(const float *x, uint64_t n)
     return best;
 }
 
-/* Number of samples in a batch whose class is predicted correctly. */
-static uint64_t ev_right(const ev_logits *l, const zt_batch *b)
-{
-    uint64_t n = 0;
+/* Counts of each class: samples predicted correctly, predicted, labelled. */
+enum { EV_RIGHT, EV_PREDICTED, EV_SUPPORT, EV_COUNTS };
 
-    for (uint64_t i = 0; i < b->batch; i++)
-        n += b->labels[i] >= 0 &&
-             ev_best(l->host + i * l->classes, l->classes) == (uint64_t)b->labels[i];
-    return n;
+/* Count the samples of a batch by class; samples without a label count for nothing. */
+static void ev_count(const ev_logits *l, const zt_batch *b)
+{
+    double *counts = l->e->counts;
+
+    for (uint64_t i = 0; i < b->batch; i++) {
+        const uint64_t got = ev_best(l->host + i * l->classes, l->classes);
+        const uint64_t want = b->labels[i] >= 0 ? (uint64_t)b->labels[i] : l->classes;
+
+        if (want >= l->classes)
+            continue;
+        counts[got * EV_COUNTS + EV_PREDICTED]++;
+        counts[want * EV_COUNTS + EV_SUPPORT]++;
+        counts[want * EV_COUNTS + EV_RIGHT] += got == want;
+    }
 }
 
 /* Number of labels over which a batch's loss is the mean. */
@@ -111,7 +120,7 @@ static int ev_batch(ev_logits *l, zt_data *data, uint64_t i, zt_batch *b, double
 }
 
 /* Sums over batches, then over ranks. */
-enum { EV_LOSS, EV_WEIGHT, EV_RIGHT, EV_SAMPLES, EV_SUMS };
+enum { EV_LOSS, EV_WEIGHT, EV_SAMPLES, EV_SUMS };
 
 static int ev_sums(ev_logits *l, zt_data *data, bool classes, double *sum, ckpt_err *err)
 {
@@ -127,30 +136,91 @@ static int ev_sums(ev_logits *l, zt_data *data, bool classes, double *sum, ckpt_
         if (weight > 0) {
             sum[EV_LOSS] += loss * weight;
             sum[EV_WEIGHT] += weight;
-            sum[EV_RIGHT] += classes ? (double)ev_right(l, &b) : 0;
+            if (classes)
+                ev_count(l, &b);
         }
     }
     return rc;
+}
+
+/* Name of a class, from the data's labels or the model's id2label; NULL: none. */
+static const char *ev_class(const zt_engine *e, const zt_data *data, uint64_t class)
+{
+    const char *name = zt_data_class(data, class);
+    const ckpt_value *v;
+    char key[24];
+
+    snprintf(key, sizeof key, "%" PRIu64, class);
+    v = ckpt_value_get(ckpt_value_get(e->model_config.json, "id2label"), key);
+    return name || !v || v->kind != CKPT_V_STR ? name : v->as.text.at;
+}
+
+/* Clear the counts of classes, or create them. */
+static int ev_clear(zt_engine *e, ckpt_err *err)
+{
+    const size_t n = (size_t)e->model_config.labels;
+
+    if (!e->counts)
+        e->counts = ckpt_alloc(n * EV_COUNTS * sizeof *e->counts);
+    if (!e->classes)
+        e->classes = ckpt_alloc(n * sizeof *e->classes);
+    if (!e->counts || !e->classes)
+        return ckpt_fail_memory(err);
+    memset(e->counts, 0, n * EV_COUNTS * sizeof *e->counts);
+    return CKPT_OK;
+}
+
+/* Fill the part of a score that comes from the counts of classes, which are sums over ranks. */
+static void ev_classes(zt_engine *e, const zt_data *data, zt_score *score)
+{
+    const size_t n = (size_t)e->model_config.labels;
+    zt_measures macro;
+
+    for (size_t i = 0; i < n; i++)
+        e->classes[i] = (zt_class){.name = ev_class(e, data, i),
+                                   .right = e->counts[i * EV_COUNTS + EV_RIGHT],
+                                   .predicted = e->counts[i * EV_COUNTS + EV_PREDICTED],
+                                   .support = e->counts[i * EV_COUNTS + EV_SUPPORT]};
+    macro = zt_measures_mean(e->classes, n, false);
+    score->accuracy = zt_measures_accuracy(e->classes, n);
+    score->precision = macro.precision;
+    score->recall = macro.recall;
+    score->f1 = macro.f1;
+    score->classes = e->classes;
+    score->n_classes = n;
 }
 
 int zt_engine_evaluate(zt_engine *e, zt_score *score, ckpt_err *err)
 {
     zt_data *data = e->eval_data ? e->eval_data : e->data;
     double sum[EV_SUMS] = {0}, start = zt_now();
-    bool classes = e->model_config.arch == ZT_BERT_CLASSIFIER && e->model_config.labels > 1 &&
-                   !e->model_config.multi_label;
+    const bool tokens = e->model_config.arch != ZT_BERT_CLASSIFIER;
+    const bool classes = !tokens && e->model_config.labels > 1 && !e->model_config.multi_label;
     const double nan = (double)NAN;
     ev_logits l;
-    int rc = zt_comm_agree(e->comm, ev_logits_new(&l, e, data, err), err);
+    int rc = ev_logits_new(&l, e, data, err);
 
+    if (rc == CKPT_OK && classes)
+        rc = ev_clear(e, err);
+    rc = zt_comm_agree(e->comm, rc, err);
     if (rc == CKPT_OK)
         rc = ev_sums(&l, data, classes, sum, err);
     if (rc == CKPT_OK)
         rc = e->comm->ops->all_reduce(e->comm, sum, EV_SUMS, CKPT_F64, ZT_SUM, err);
-    *score =
-        (zt_score){.loss = sum[EV_WEIGHT] > 0 ? sum[EV_LOSS] / sum[EV_WEIGHT] : nan,
-                   .accuracy = classes && sum[EV_WEIGHT] > 0 ? sum[EV_RIGHT] / sum[EV_WEIGHT] : nan,
-                   .samples = (uint64_t)sum[EV_SAMPLES]};
+    if (rc == CKPT_OK && classes)
+        rc = e->comm->ops->all_reduce(e->comm, e->counts, e->model_config.labels * EV_COUNTS,
+                                      CKPT_F64, ZT_SUM, err);
+    *score = (zt_score){.loss = sum[EV_WEIGHT] > 0 ? sum[EV_LOSS] / sum[EV_WEIGHT] : nan,
+                        .perplexity = nan,
+                        .accuracy = nan,
+                        .precision = nan,
+                        .recall = nan,
+                        .f1 = nan,
+                        .samples = (uint64_t)sum[EV_SAMPLES]};
+    if (tokens)
+        score->perplexity = exp(score->loss);
+    if (rc == CKPT_OK && classes && sum[EV_WEIGHT] > 0)
+        ev_classes(e, data, score);
     ev_logits_free(&l);
     e->seconds[ZT_T_EVAL] += zt_now() - start;
     return rc;
@@ -163,22 +233,10 @@ static bool ev_number(ckpt_bytes *to, const char *before, double x)
            (isfinite(x) ? ckpt_bytes_printf(to, "%.9g", x) : ckpt_bytes_printf(to, "null"));
 }
 
-/* Name of a class, from the data's labels or the model's id2label. */
-static const char *ev_class(const zt_engine *e, uint64_t class)
-{
-    const char *name = zt_data_class(e->data, class);
-    const ckpt_value *v;
-    char key[24];
-
-    snprintf(key, sizeof key, "%" PRIu64, class);
-    v = ckpt_value_get(ckpt_value_get(e->model_config.json, "id2label"), key);
-    return name || !v || v->kind != CKPT_V_STR ? name : v->as.text.at;
-}
-
 /* Print the class of a sample, and its name if it has one. */
 static bool ev_put_class(const zt_engine *e, ckpt_bytes *to, uint64_t class)
 {
-    const char *name = ev_class(e, class);
+    const char *name = ev_class(e, e->data, class);
     bool ok = ckpt_bytes_printf(to, ", \"class\": %" PRIu64, class);
 
     return ok && (!name || (ckpt_bytes_printf(to, ", \"name\": ") &&

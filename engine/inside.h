@@ -37,6 +37,8 @@ struct zt_engine {
     char card[64];      /* name of the GPU, or "" */
     zt_traffic traffic; /* traffic of zt_engine_step */
     int64_t made;       /* successful calls of zt_engine_step */
+    double *counts;     /* of an evaluation: see ev_count; NULL: none yet */
+    zt_class *classes;  /* [model_config.labels], of the last evaluation */
 };
 
 /*

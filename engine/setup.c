@@ -393,6 +393,8 @@ void zt_engine_free(zt_engine *e)
     zt_model_free(e->model);
     zt_data_free(e->data);
     zt_data_free(e->eval_data);
+    ckpt_free(e->counts);
+    ckpt_free(e->classes);
     zt_comm_free(e->wire);
     zt_device_free(e->device);
     ckpt_arena_free(e->arena);

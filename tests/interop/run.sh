@@ -29,6 +29,7 @@ if [ -n "$install" ]; then
     # what llama.cpp's converter reads tokenizers with, and transformers GGUF files
     "$venv/bin/python" -c 'import gguf, sentencepiece' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" gguf sentencepiece || status=1
     "$venv/bin/python" -c 'import lightning' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" lightning || status=1
+    "$venv/bin/python" -c 'import sklearn' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" scikit-learn || status=1
     "$venv/bin/python" -c 'import bitsandbytes' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" bitsandbytes || status=1
 fi
 
@@ -69,6 +70,7 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/hub_names.py --bin "$bin"
     part tests/interop/trainer_names.py --bin "$bin"
     part tests/interop/factors.py --bin "$bin"
+    part tests/interop/class_reports.py --bin "$bin"
     part tests/interop/mem.py --bin "$bin"
     make -s B="$build" "$build/encode" || status=1
     part tests/interop/tokenizers_equal.py --encode "$build/encode"

@@ -243,39 +243,70 @@ static int rp_monitor_score(report *r, const zt_standing *now, const zt_score *s
     return monitor_write(&r->monitor, now->samples, v, s->accuracy - s->accuracy == 0 ? 2 : 1, err);
 }
 
-int report_score(report *r, const zt_score *s, ckpt_err *err)
+/* Print a score for people, and with --evaluate the table of classes. */
+static void rp_score(const report *r, const zt_standing *now, const zt_score *s, FILE *out)
 {
     const zt_options *o = &r->told->run;
+
+    fputs("evaluated ", out);
+    // if only weights were loaded, now->steps is not the checkpoint's step
+    if (o->evaluate && o->load)
+        rp_loaded(r, out);
+    else
+        fprintf(out, "at step %" PRId64, now->steps);
+    fprintf(out, ": loss %.6f", s->loss);
+    if (!isnan(s->perplexity))
+        fprintf(out, ", perplexity %.4f", s->perplexity);
+    if (!isnan(s->accuracy))
+        fprintf(out, ", accuracy %.2f %%", 100 * s->accuracy);
+    fprintf(out, ", %" PRIu64 " samples\n", s->samples);
+    if (o->evaluate && s->n_classes > 0)
+        table_print(out, s);
+}
+
+/* Print a score, unless the run is quiet and has another result. */
+static int rp_show_score(const report *r, const zt_standing *now, const zt_score *s, ckpt_err *err)
+{
+    const bool result = r->told->run.evaluate;
+    // do not mix text with lines of JSON
+    FILE *out = result && r->metrics != stdout ? stdout : stderr;
+    int rc = CKPT_OK;
+
+    if (r->told->quiet && !result)
+        return CKPT_OK;
+    rp_clear(r);
+    if (r->told->json)
+        rc = table_json(out, s, now->steps, err);
+    else
+        rp_score(r, now, s, out);
+    if (rc == CKPT_OK && result && fflush(out) != 0)
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "the result of the evaluation cannot be written");
+    return rc;
+}
+
+int report_score(report *r, const zt_score *s, ckpt_err *err)
+{
     zt_standing now;
     int rc;
 
     if (r->about.rank != 0)
         return CKPT_OK;
     zt_engine_standing(r->engine, &now);
-    if (!r->told->quiet || o->evaluate) {
-        rp_clear(r);
-        // do not mix text with lines of JSON
-        FILE *out = o->evaluate && r->metrics != stdout ? stdout : stderr;
-        fputs("evaluated ", out);
-        // if only weights were loaded, now.steps is not the checkpoint's step
-        if (o->evaluate && o->load)
-            rp_loaded(r, out);
-        else
-            fprintf(out, "at step %" PRId64, now.steps);
-        fprintf(out, ": loss %.6f", s->loss);
-        if (s->accuracy - s->accuracy == 0)
-            fprintf(out, ", accuracy %.2f %%", 100 * s->accuracy);
-        fprintf(out, ", %" PRIu64 " samples\n", s->samples);
-        if (o->evaluate && fflush(out) != 0)
-            return ckpt_fail_sys(err, CKPT_EIO, errno,
-                                 "the result of the evaluation cannot be written");
-    }
-    rc = rp_monitor_score(r, &now, s, err);
+    rc = rp_show_score(r, &now, s, err);
+    if (rc == CKPT_OK)
+        rc = rp_monitor_score(r, &now, s, err);
     if (rc != CKPT_OK || !r->metrics)
         return rc;
     fprintf(r->metrics, "{\"step\": %" PRId64 ", \"evaluation\": true", now.steps);
     rp_number(r->metrics, "eval_loss", s->loss);
     rp_number(r->metrics, "eval_accuracy", s->accuracy);
+    if (s->n_classes > 0) {
+        rp_number(r->metrics, "eval_precision", s->precision);
+        rp_number(r->metrics, "eval_recall", s->recall);
+        rp_number(r->metrics, "eval_f1", s->f1);
+    }
+    if (!isnan(s->perplexity))
+        rp_number(r->metrics, "eval_perplexity", s->perplexity);
     fprintf(r->metrics, ", \"samples\": %" PRIu64 "}", s->samples);
     return rp_flush(r, err);
 }

@@ -12,6 +12,7 @@
  *     events.c    records of TensorBoard's event files
  *     monitor.c   event files and csv_monitor's files
  *     plot.c      loss and learning rate as an SVG
+ *     table.c     the table of an evaluation, and its JSON
  *     report.c    metrics as JSON lines, progress, profile
  *     main.c      mode and exit status
  */
@@ -52,6 +53,7 @@ typedef struct told {
     int64_t logging_steps;   /* 0: the configuration's value */
     double peak_tflops;      /* 0: the peak of the GPU, if it is known */
     bool quiet;
+    bool json; /* print the result of --evaluate as JSON */
     // hosts on which to start the ranks
     const char *hostfile, *include, *exclude;
     int64_t num_nodes, num_slots, local_rank, wait_limit;
@@ -189,6 +191,18 @@ int plot_try(const char *path, ckpt_err *err);
 
 /* Replace the file by a picture of all points.  Errors: CKPT_EIO */
 int plot_write(const plot *p, const char *path, ckpt_err *err);
+
+/* ---- table.c ---- */
+
+/* Print scikit-learn's classification report; s->n_classes > 0. */
+void table_print(FILE *out, const zt_score *s);
+
+/*
+ * Print a score as one JSON document; `report` has the members of scikit-learn's.
+ *
+ * Errors  CKPT_ELIMIT
+ */
+int table_json(FILE *out, const zt_score *s, int64_t step, ckpt_err *err);
 
 /* ---- report.c ---- */
 

@@ -7,6 +7,7 @@ for o in --save --save-weights --save-model; do
 done
 train --quiet --max-steps 1 --metrics - --save run 2>/dev/null >lines
 train --quiet --evaluate --load run --metrics - 2>score >>lines
+sed -i 1q score
 python3 -c 'import json; [print(sorted(json.loads(x))[0]) for x in open("lines")]'
 cut -d' ' -f1 score
 train --quiet --max-steps 1 --metrics ./- && echo "a file of that name: $(wc -l <./-)"

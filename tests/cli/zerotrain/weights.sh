@@ -6,10 +6,10 @@ run() {
     zerotrain --deepspeed_config ds.json --data "$S"/train.tsv --vocab "$S"/vocab.txt --threads 1 "$@"
 }
 score() {
-    run "$@" --evaluate --eval-data "$S"/eval.tsv 2>err | sed 's/.*: loss/loss/'
+    run "$@" --evaluate --eval-data "$S"/eval.tsv 2>err | sed -n 's/.*: loss/loss/p'
     grep -e '^weights' -e '^zerotrain' err
 }
-train --quiet --evaluate --eval-data "$S"/eval.tsv --load run 2>/dev/null | sed 's/.*: loss/loss/' >best
+train --quiet --evaluate --eval-data "$S"/eval.tsv --load run 2>/dev/null | sed -n 's/.*: loss/loss/p' >best
 same() {
     score "$@" >got
     grep -v '^loss' got
