@@ -7,6 +7,7 @@
  *     agree.c     the check that all ranks got the same inputs
  *     train.c     updates, saves, and the final outputs
  *     evaluate.c  evaluation and prediction, over shards, without consolidating
+ *     best.c      the checkpoint with the best score
  *     scores.c    precision, recall and F1 of classes
  *
  * All ranks must call every function here, except as noted.  If one rank fails, all ranks fail,
@@ -38,7 +39,10 @@ typedef struct zt_options {
     // files
     const char *save, *load, *tag, *load_tag, *save_weights, *save_model, *predictions;
     bool module_only, not_strict, strict_config, async_save;
-    bool force;                    /* replace outputs of earlier runs */
+    bool force;            /* replace outputs of earlier runs */
+    const char *save_best; /* metric whose best checkpoint is kept; NULL: none */
+    int best_greater;      /* 1, -1: a greater, a smaller value is better; 0: by the metric */
+    bool load_best;        /* the final outputs have the weights of the best checkpoint */
     bool save_epochs, eval_epochs; /* save, evaluate after each pass over the data */
     // mode and device
     bool evaluate, print_config, checkpointing, deterministic;
@@ -179,6 +183,25 @@ typedef struct zt_score {
     size_t n_classes;        /* 0: not such a classifier, or no sample has a label */
 } zt_score;
 int zt_engine_evaluate(zt_engine *e, zt_score *score, ckpt_err *err);
+
+/* The best checkpoint so far. */
+typedef struct zt_best {
+    char tag[256];
+    int64_t step; /* 0: none yet */
+    const char *metric;
+    double value;
+} zt_best;
+
+/*
+ * After an evaluation: with opts->save_best, if the score is the best so far, save a checkpoint
+ * unless this step has one, and note it as the best.
+ *
+ * Errors  those of a save; CKPT_EIO: best.json cannot be written
+ */
+int zt_engine_best(zt_engine *e, const zt_score *score, bool *better, ckpt_err *err);
+
+/* NULL: none yet.  Needs no other rank. */
+const zt_best *zt_engine_get_best(const zt_engine *e);
 
 /* Write the class and probabilities of every sample, as JSON lines in order; rank 0 writes. */
 int zt_engine_predict(zt_engine *e, const char *path, ckpt_err *err);

@@ -37,8 +37,10 @@ struct zt_engine {
     char card[64];      /* name of the GPU, or "" */
     zt_traffic traffic; /* traffic of zt_engine_step */
     int64_t made;       /* successful calls of zt_engine_step */
-    double *counts;     /* of an evaluation: see ev_count; NULL: none yet */
-    zt_class *classes;  /* [model_config.labels], of the last evaluation */
+    int64_t saved;      /* step of the last save; 0: none */
+    zt_best best;
+    double *counts;    /* of an evaluation: see ev_count; NULL: none yet */
+    zt_class *classes; /* [model_config.labels], of the last evaluation */
 };
 
 /*
@@ -49,6 +51,19 @@ struct zt_engine {
  */
 int zt_first_choose(zt_engine *e, ckpt_err *err);
 int zt_first_fill(zt_engine *e, ckpt_err *err);
+
+/*
+ * best.c: before training, check the metric of --save-best and read the best checkpoint of the
+ * resumed run; after an evaluation, compare its score (equal on all ranks, because scores are sums
+ * over ranks), and note the checkpoint of this step as the best; at the end, load the best weights
+ * for the final outputs, if they are wanted.  All ranks must call each.
+ *
+ * Errors  CKPT_EUSAGE: the metric; CKPT_EIO: best.json cannot be written; those of zt_load
+ */
+int zt_best_begin(zt_engine *e, ckpt_err *err);
+bool zt_best_is(const zt_engine *e, const zt_score *score);
+int zt_best_note(zt_engine *e, const zt_score *score, ckpt_err *err);
+int zt_best_load(zt_engine *e, ckpt_err *err);
 
 /* The folder of --model, or the folder of its file; *named: the user gave the folder itself.  NULL:
  * no memory. */

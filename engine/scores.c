@@ -42,7 +42,7 @@ static double prf_value(const prf_list *l, size_t i)
     return l->weighted ? v * l->c[i].support : v;
 }
 
-/* Sum of n values from `first`, in the order of numpy's pairwise sum (loops_utils.h). */
+/* Sum of n values from `first`, in the order of numpy's pairwise sum. */
 static double prf_sum(const prf_list *l, size_t first, size_t n)
 {
     enum { PRF_BLOCK = 128, PRF_LANES = 8 };

@@ -112,20 +112,42 @@ int zt_engine_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err)
     return rc;
 }
 
-static zt_save_opts ti_save_opts(const zt_options *o)
+static zt_save_opts ti_save_opts(const zt_engine *e)
 {
-    return (zt_save_opts){
-        .dir = o->save, .tag = o->tag, .keep = o->keep, .force = o->force, .async = o->async_save};
+    const zt_options *o = e->opts;
+
+    return (zt_save_opts){.dir = o->save,
+                          .tag = o->tag,
+                          .keep = o->keep,
+                          .spare = e->best.step > 0 ? e->best.tag : NULL,
+                          .force = o->force,
+                          .async = o->async_save};
 }
 
 int zt_engine_save(zt_engine *e, ckpt_err *err)
 {
-    const zt_save_opts s = ti_save_opts(e->opts);
+    const zt_save_opts s = ti_save_opts(e);
     double t = zt_now();
     int rc = zt_save(e->saver, &s, err);
 
+    e->saved = rc == CKPT_OK ? e->zero->global_steps : e->saved;
     ti_clock(e, ZT_T_SAVE, t);
     return rc;
+}
+
+int zt_engine_best(zt_engine *e, const zt_score *score, bool *better, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    *better = zt_best_is(e, score);
+    if (!*better)
+        return rc;
+    if (e->saved != e->zero->global_steps)
+        rc = zt_engine_save(e, err);
+    // best.json may name only a complete checkpoint
+    if (rc == CKPT_OK)
+        rc = zt_save_wait(e->saver, err);
+    return rc == CKPT_OK ? zt_best_note(e, score, err) : rc;
 }
 
 /* Path of the model to which an adapter belongs; NULL: no folder has its weights. */
@@ -166,6 +188,8 @@ int zt_engine_finish(zt_engine *e, ckpt_err *err)
     double t = zt_now();
     int rc = zt_save_wait(e->saver, err);
 
+    if (rc == CKPT_OK)
+        rc = zt_best_load(e, err);
     for (int folder = 0; rc == CKPT_OK && folder < 2; folder++) {
         zt_weights_opts w;
         bool wanted = ti_weights(e, folder, &w);
@@ -193,15 +217,15 @@ int zt_engine_try_outputs(zt_engine *e, ckpt_err *err)
 {
     const zt_options *o = e->opts;
     const char *slash = o->save_weights ? strrchr(o->save_weights, '/') : NULL;
-    int rc = CKPT_OK;
+    int rc = zt_best_begin(e, err);
 
-    if (e->comm->rank == 0 && o->save)
+    if (rc == CKPT_OK && e->comm->rank == 0 && o->save)
         rc = ti_try_folder(o->save, err);
     rc = zt_comm_agree(e->comm, rc, err);
     if (rc == CKPT_OK && o->save && e->comm->world > 1)
         rc = zt_together_try(e->comm, o->save, e->config.node_local, err);
     if (rc == CKPT_OK && o->save) {
-        const zt_save_opts s = ti_save_opts(o);
+        const zt_save_opts s = ti_save_opts(e);
         ckpt_err once;
         rc = zt_comm_agree(e->comm, zt_saver_try(e->saver, &s, err), err);
         if (e->comm->rank != 0)

@@ -59,6 +59,7 @@ static int kp_list(kp_tags *out, int dir, const zt_keep *k, ckpt_err *err)
         size_t n = strlen(e->d_name);
         if (n >= KP_NAME || n <= stem || kp_stem(e->d_name) != stem ||
             strncmp(e->d_name, tag, stem) != 0 || strcmp(e->d_name, tag) == 0 ||
+            (k->spare && strcmp(e->d_name, k->spare) == 0) ||
             fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode) ||
             !zt_lineage_is_tag(dir, e->d_name) || !zt_lineage_has(k->lineage, dir, e->d_name))
             continue;

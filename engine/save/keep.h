@@ -8,6 +8,7 @@
 
 typedef struct zt_keep {
     const char *dir, *tag;
+    const char *spare; /* another tag that is neither removed nor counted; "" or NULL: none */
     int64_t n;
     const zt_lineage *lineage;
 } zt_keep;

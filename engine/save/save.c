@@ -30,7 +30,7 @@ enum { SV_TAG = 256, SV_PATH = 4096 };
 
 /* One save, from the image to the commit. */
 typedef struct sv_job {
-    char tag[SV_TAG];
+    char tag[SV_TAG], spare[SV_TAG];
     char dir[SV_PATH], stage_path[SV_PATH + 2 * SV_TAG];
     int64_t keep, step;
     bool force;
@@ -283,6 +283,7 @@ static int sv_begin(sv_job *j, zt_saver *s, const zt_save_opts *o, ckpt_err *err
     int rc = zt_comm_agree(c, sv_names(j, z, o, err), err);
 
     j->keep = o->keep;
+    (void)snprintf(j->spare, sizeof j->spare, "%s", o->spare ? o->spare : "");
     j->step = z->global_steps;
     j->force = o->force;
     j->lineage = &s->lineage;
@@ -308,7 +309,7 @@ static int sv_begin(sv_job *j, zt_saver *s, const zt_save_opts *o, ckpt_err *err
 static int sv_finish(sv_job *j, zt_saver *s, ckpt_err *err)
 {
     const zt_zero *z = s->zero;
-    const zt_keep keep = {j->dir, j->tag, j->keep, &s->lineage};
+    const zt_keep keep = {j->dir, j->tag, j->spare, j->keep, &s->lineage};
     int rc;
 
     assert(j->plan && j->writer_of);

@@ -22,10 +22,11 @@
 
 typedef struct zt_save_opts {
     const char *dir;
-    const char *tag; /* NULL: "global_step<N>" */
-    int64_t keep;    /* keep the newest K tags; 0: all */
-    bool force;      /* replace a checkpoint of another run that has the tag's name */
-    bool async;      /* return once memory may change again; the files follow (zt_save_wait) */
+    const char *tag;   /* NULL: "global_step<N>" */
+    int64_t keep;      /* keep the newest K tags; 0: all */
+    const char *spare; /* a tag that `keep` neither removes nor counts; or NULL */
+    bool force;        /* replace a checkpoint of another run that has the tag's name */
+    bool async;        /* return once memory may change again; the files follow (zt_save_wait) */
     const ckpt_value *client_state; /* DICT whose members are added to the model file; or NULL */
 } zt_save_opts;
 

@@ -101,13 +101,7 @@ const name_row names_table[] = {
      "use --save-model DIR instead of --output_dir: it has weights without training state"},
     {"save_safetensors", NAME_TRUE, NULL, "--save-model always writes safetensors"},
     {"enable_jit_checkpoint", NAME_TRUE, NULL, "a run always saves when SIGTERM stops it"},
-    {"greater_is_better", NAME_TRUE, NULL, "zerotrain does not track the best checkpoint"},
-    {"load_best_model_at_end", NAME_NO_TRUE, NULL,
-     "zerotrain does not track the best checkpoint: set --save_steps and --eval_steps to one "
-     "number, and read --metrics"},
-    {"metric_for_best_model", NAME_NO, NULL,
-     "zerotrain does not track the best checkpoint: set --save_steps and --eval_steps to one "
-     "number, and read --metrics"},
+    {"load_best_model_at_end", NAME_FLAG, NULL, NULL},
     {"push_to_hub", NAME_NO_TRUE, NULL, NM_HUB},
     {"push_to_hub_model_id", NAME_VALUE, NULL, NM_HUB},
     {"push_to_hub_organization", NAME_VALUE, NULL, NM_HUB},

@@ -32,6 +32,8 @@ static const cli_option told_table[] = {
     {"save", 0, CLI_RESULT, OP(save), "DIR", "save a checkpoint at the end and when stopped"},
     {"save-every", 0, CLI_WHOLE, OP(save_every), "N", "save every N updates, too"},
     {"keep", 0, CLI_WHOLE, OP(keep), "K", "keep the newest K checkpoints of the run only"},
+    {"save-best", 0, CLI_TEXT, OP(save_best), "loss|perplexity|accuracy|precision|recall|f1",
+     "keep the checkpoint with the best score of an evaluation, and write its weights at the end"},
     {"force", 0, CLI_FLAG, OP(force), NULL, "replace outputs of earlier runs"},
     {"async-save", 0, CLI_FLAG, OP(async_save), NULL,
      "continue training while a checkpoint is written"},
@@ -134,7 +136,7 @@ static const cli_option told_table[] = {
      "same as --evaluate; with --do_train: needs --eval-data"},
     {"do_predict", 0, CLI_FLAG, TR(do_predict), NULL, "predict; needs --predict FILE"},
     {"warmup_ratio", 0, CLI_REAL, TR(warmup_ratio), "X", "same as --warmup_steps below 1"},
-    {"save_strategy", 0, CLI_TEXT, TR(save_strategy), "no|steps|epoch",
+    {"save_strategy", 0, CLI_TEXT, TR(save_strategy), "no|steps|epoch|best",
      "save every --save_steps (default: 500), or after each epoch, too"},
     {"eval_strategy", 0, CLI_TEXT, TR(eval_strategy), "no|steps|epoch",
      "evaluate every --eval_steps (default: --logging_steps, or 500), or after each epoch, too"},
@@ -150,6 +152,12 @@ static const cli_option told_table[] = {
      "schedule of transformers, for a configuration without a scheduler"},
     {"lr_scheduler_kwargs", 0, CLI_TEXT, TR(lr_scheduler_kwargs), "JSON",
      "settings of --lr_scheduler_type: '{\"num_cycles\": 2}'"},
+    {"load_best_model_at_end", 0, CLI_FLAG, TR(load_best_model_at_end), NULL,
+     "same as --save-best with --metric_for_best_model"},
+    {"metric_for_best_model", 0, CLI_TEXT, TR(metric_for_best_model), "METRIC",
+     "metric of the best checkpoint (default: loss)"},
+    {"greater_is_better", 0, CLI_TEXT, TR(greater_is_better), "true|false",
+     "order of the metric (default: by the metric)"},
     {"trainer-names", 0, CLI_FLAG, AT(names), NULL,
      "list the names of other programs, and how each is handled"},
     {"completion", 0, CLI_TEXT, AT(completion), CLI_SHELLS,
@@ -229,7 +237,8 @@ static const cli_heading told_headings[] = {
     {"Training", "epochs strict-config dropout activation-checkpointing seed deterministic threads "
                  "param-groups freeze lora-rank lora-alpha lora-dropout lora-targets"},
     {"Evaluation", "evaluate json predict eval-every"},
-    {"Checkpoints", "keep force async-save tag load-tag module-only not-strict save-weights"},
+    {"Checkpoints",
+     "keep save-best force async-save tag load-tag module-only not-strict save-weights"},
     {"Reports", "metrics tensorboard plot print-config profile peak-tflops quiet"},
     {"Hosts and ranks", "hostfile include exclude num_nodes num_gpus slots local_rank wait-limit"},
     {"Values of \"auto\"", "per_device_train_batch_size gradient_accumulation_steps learning_rate "
@@ -241,7 +250,8 @@ static const cli_heading told_headings[] = {
      "resume_from_checkpoint eval_steps logging_steps "
      "gradient_checkpointing model_name_or_path max_eval_samples do_train "
      "do_eval do_predict warmup_ratio save_strategy eval_strategy save_on_each_node "
-     "fp16_full_eval bf16_full_eval lr_scheduler_type lr_scheduler_kwargs trainer-names"},
+     "fp16_full_eval bf16_full_eval lr_scheduler_type lr_scheduler_kwargs load_best_model_at_end "
+     "metric_for_best_model greater_is_better trainer-names"},
     {NULL, NULL},
 };
 
@@ -279,6 +289,9 @@ static int told_needs(const told *t, ckpt_err *err)
          "--save"},
         {o->keep > 0, o->save, "keep", "--save"},
         {o->async_save, o->save, "async-save", "--save"},
+        {o->save_best, o->save && !o->tag, "save-best", "--save, and no --tag"},
+        {o->save_best, o->eval_data && trains, "save-best", "--eval-data, and a run that trains"},
+        {o->best_greater, o->save_best, "greater_is_better", "--metric_for_best_model"},
         {o->tag, o->save, "tag", "--save"},
         {o->load_tag, o->load, "load-tag", "--load"},
         {o->module_only, o->load, "module-only", "--load"},

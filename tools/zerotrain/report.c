@@ -311,6 +311,31 @@ int report_score(report *r, const zt_score *s, ckpt_err *err)
     return rp_flush(r, err);
 }
 
+void report_better(const report *r)
+{
+    const zt_best *b = zt_engine_get_best(r->engine);
+
+    if (r->about.rank != 0 || r->told->quiet || !b)
+        return;
+    rp_clear(r);
+    fprintf(stderr, "best %s so far: %.6g, saved as %s/%s\n", b->metric, b->value,
+            r->told->run.save, b->tag);
+}
+
+void report_best(const report *r)
+{
+    const zt_options *o = &r->told->run;
+    const zt_best *b = zt_engine_get_best(r->engine);
+    const char *out = o->save_model ? o->save_model : o->save_weights;
+
+    if (r->about.rank != 0 || r->told->quiet || !b)
+        return;
+    rp_clear(r);
+    fprintf(stderr, "best %s: %.6g at step %" PRId64 ", in %s/%s%s%s\n", b->metric, b->value,
+            b->step, o->save, b->tag, out && o->load_best ? "; its weights are in " : "",
+            out && o->load_best ? out : "");
+}
+
 void report_save(const report *r)
 {
     char names[ZT_SAVE_NAMES];

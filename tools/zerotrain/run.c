@@ -36,9 +36,18 @@ static int go_score(report *r, ckpt_err *err)
 {
     zt_engine *e = r->engine;
     zt_score score;
+    bool better = false;
     int rc = zt_engine_evaluate(e, &score, err);
 
-    return rc == CKPT_OK ? zt_engine_agree(e, report_score(r, &score, err), err) : rc;
+    if (rc == CKPT_OK)
+        rc = zt_engine_agree(e, report_score(r, &score, err), err);
+    if (rc != CKPT_OK || r->told->run.evaluate)
+        return rc;
+    rc = zt_engine_best(e, &score, &better, err);
+    report_save(r);
+    if (better)
+        report_better(r);
+    return rc;
 }
 
 static int64_t go_steps(const zt_engine *e)
@@ -111,6 +120,8 @@ int run_train(zt_engine *e, const told *t, ckpt_err *err)
     if (rc == CKPT_OK) {
         rc = zt_engine_finish(e, err);
         report_save(&r);
+        if (rc == CKPT_OK)
+            report_best(&r);
     }
     if (rc == CKPT_OK)
         rc = report_traffic(&r, err);

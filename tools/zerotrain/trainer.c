@@ -135,10 +135,13 @@ static int nt_warmup(const nt_line *l)
 /* True if the value of a strategy is one of the Trainer's that we have. */
 static int nt_strategy(const nt_line *l, const char *name, const char *value)
 {
-    if (!value || strcmp(value, "no") == 0 || strcmp(value, "steps") == 0 ||
-        strcmp(value, "epoch") == 0)
+    const bool save = strcmp(name, "save_strategy") == 0;
+
+    if (!value || (save && strcmp(value, "best") == 0) || strcmp(value, "no") == 0 ||
+        strcmp(value, "steps") == 0 || strcmp(value, "epoch") == 0)
         return CKPT_OK;
-    return ckpt_fail(l->err, CKPT_EUSAGE, "--%s %.60s: expected no, steps or epoch", name, value);
+    return ckpt_fail(l->err, CKPT_EUSAGE, "--%s %.60s: expected no, steps%s", name, value,
+                     save ? ", epoch or best" : " or epoch");
 }
 
 /*
@@ -165,6 +168,32 @@ static int nt_strategies(const nt_line *l)
     o->eval_epochs = eval && strcmp(eval, "epoch") == 0;
     o->save_every = save && strcmp(save, "steps") != 0 ? 0 : o->save_every;
     o->eval_every = eval && strcmp(eval, "steps") != 0 ? 0 : o->eval_every;
+    return CKPT_OK;
+}
+
+/*
+ * Convert the Trainer's names of the best checkpoint.  With load_best_model_at_end or
+ * save_strategy best the metric's default is the loss; a metric alone is only tracked.
+ */
+static int nt_best(const nt_line *l)
+{
+    const told_trainer *n = &l->t->trainer;
+    zt_options *o = &l->t->run;
+    const bool best = n->save_strategy && strcmp(n->save_strategy, "best") == 0;
+    const char *metric = n->metric_for_best_model, *order = n->greater_is_better;
+
+    if (order && strcmp(order, "True") != 0 && strcmp(order, "true") != 0 &&
+        strcmp(order, "False") != 0 && strcmp(order, "false") != 0)
+        return ckpt_fail(l->err, CKPT_EUSAGE, "--greater_is_better %.60s: expected true or false",
+                         order);
+    o->best_greater = !order ? 0 : *order == 'T' || *order == 't' ? 1 : -1;
+    o->load_best = o->save_best || n->load_best_model_at_end;
+    if (metric && o->save_best && strcmp(metric, o->save_best) != 0)
+        return nt_clash(l, "save-best", "metric_for_best_model");
+    if (metric)
+        o->save_best = metric;
+    else if (!o->save_best && (n->load_best_model_at_end || best))
+        o->save_best = "loss";
     return CKPT_OK;
 }
 
@@ -237,6 +266,8 @@ int trainer_names(told *t, const cli_line *line, ckpt_err *err)
         rc = nt_what(&l);
     if (rc == CKPT_OK)
         rc = nt_strategies(&l);
+    if (rc == CKPT_OK)
+        rc = nt_best(&l);
     if (rc == CKPT_OK) {
         nt_full_eval(&l);
         nt_no_saves(&l);

@@ -38,6 +38,8 @@ typedef struct told_trainer {
     bool gradient_checkpointing, do_train, do_eval, do_predict;
     bool fp16_full_eval, bf16_full_eval, save_on_each_node;
     const char *model, *save_strategy, *eval_strategy;
+    const char *metric_for_best_model, *greater_is_better;
+    bool load_best_model_at_end;
     const char *lr_scheduler_type, *lr_scheduler_kwargs;
 } told_trainer;
 
@@ -227,6 +229,10 @@ int report_open(report *r, ckpt_err *err);
  */
 int report_step(report *r, const zt_progress *p, ckpt_err *err);
 int report_score(report *r, const zt_score *s, ckpt_err *err);
+
+/* Print that the last score is the best; at the end, which checkpoint is the best. */
+void report_better(const report *r);
+void report_best(const report *r);
 
 void report_save(const report *r); /* print problems that did not prevent the save, if any */
 void report_start(const report *r);

@@ -247,9 +247,13 @@ static void test_keep(void **state)
     assert_true(folder_has(dir, "global_step5") && folder_has(dir, "best7"));
     assert_true(folder_has(dir, "global_step") && folder_has(dir, "global_step3b"));
     assert_true(folder_has(dir, "global_step1") && folder_has(dir, "global_step2"));
-    // one: only the tag itself stays
+    // one: the tag itself stays, and the spared one
     k.n = 1;
+    k.spare = "global_step30";
     gone[0] = 0;
+    assert_int_equal(zt_keep_newest(&k, gone, &err), CKPT_OK);
+    assert_string_equal(gone, "");
+    k.spare = NULL;
     assert_int_equal(zt_keep_newest(&k, gone, &err), CKPT_OK);
     assert_string_equal(gone, "global_step30");
     assert_true(folder_has(dir, "global_step40"));
