@@ -45,16 +45,28 @@ static const char *su_beside(zt_engine *e, const char *name)
     return path && access(path, R_OK) == 0 ? path : NULL;
 }
 
+/* True for a file that a language model reads by its tokenizer. */
+static bool su_is_text(const char *path)
+{
+    const size_t n = path ? strlen(path) : 0;
+
+    return (n > 4 && strcmp(path + n - 4, ".txt") == 0) ||
+           (n > 6 && strcmp(path + n - 6, ".jsonl") == 0);
+}
+
 /* Without --vocab and --cased, use the settings of the model's folder. */
 static int su_tokenizer(zt_engine *e, ckpt_err *err)
 {
-    const bool text = e->model_config.arch == ZT_BERT_CLASSIFIER; // no other model reads text
+    const bool text = e->model_config.arch == ZT_BERT_CLASSIFIER;
+    const bool words = su_is_text(e->opts->data) || su_is_text(e->opts->eval_data);
     const char *path = text ? su_beside(e, "tokenizer_config.json") : NULL;
     const ckpt_value *lower;
     ckpt_value *json = NULL;
     int rc = CKPT_OK;
 
-    e->vocab = e->opts->vocab ? e->opts->vocab : su_beside(e, "vocab.txt");
+    e->vocab = e->opts->vocab;
+    if (!e->vocab)
+        e->vocab = su_beside(e, words && !text ? "tokenizer.json" : "vocab.txt");
     e->lower_case = !e->opts->cased;
     if (path)
         rc = ckpt_json_read(&json, e->arena, path, ZT_JSON_BYTES, err);

@@ -29,13 +29,16 @@ static int dt_source(zt_source **out, const zt_data_opts *o, ckpt_err *err)
         return zt_tensors_open(out, o, err);
     if (dt_ends(o->path, ".bin") || dt_ends(o->path, ".npy"))
         return zt_tokens_open(out, o, err);
+    if (dt_ends(o->path, ".txt") ||
+        (dt_ends(o->path, ".jsonl") && o->model->arch != ZT_BERT_CLASSIFIER))
+        return zt_corpus_open(out, o, err);
     if (dt_ends(o->path, ".tsv") || dt_ends(o->path, ".csv") || dt_ends(o->path, ".jsonl"))
         return zt_text_open(out, o, err);
-    return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                     "%s: expected a name that ends in .safetensors, .bin, .npy, .tsv, .csv or "
-                     ".jsonl; python -m "
-                     "ckpt.tokens makes tokens of text",
-                     o->path);
+    return ckpt_fail(
+        err, CKPT_EUNSUPPORTED,
+        "%s: expected a name that ends in .safetensors, .bin, .npy, .txt, .tsv, .csv or "
+        ".jsonl",
+        o->path);
 }
 
 /* Check that the source has the inputs and labels that this model needs. */

@@ -6,6 +6,8 @@
  *     tensors.c    safetensors with samples, or in/<name> of [micro step, rank, batch, token],
  *                  which is replayed unchanged
  *     text.c       TSV, CSV, JSONL rows of label and text
+ *     corpus.c     .txt and JSONL for language models; records.c: instructions and conversations;
+ *                  store.c: their tokens in a temporary file
  *     wordpiece.c  BERT's tokenizer from vocab.txt
  *     sampler.c    shuffling by seed, and the samples of each rank
  *
@@ -20,7 +22,7 @@ typedef struct zt_data zt_data;
 
 typedef struct zt_data_opts {
     const char *path;        /* a file; its name and content determine the kind */
-    const char *vocab;       /* vocab.txt, for text; NULL: beside the model */
+    const char *vocab;       /* vocab.txt or tokenizer.json, for text; NULL: beside the model */
     const char *token_dtype; /* .bin: "uint16", "uint32"; NULL: uint16 if the vocabulary fits */
     uint64_t seq;            /* tokens of a sample; text: maximum */
     uint64_t micro_batch;

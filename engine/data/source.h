@@ -3,6 +3,8 @@
 #ifndef ZT_DATA_SOURCE_H
 #define ZT_DATA_SOURCE_H
 
+#include <stdio.h>
+
 #include "engine/data/data.h"
 
 /* Host memory for the inputs of one micro batch, [samples, seq]. */
@@ -46,6 +48,37 @@ struct zt_source {
  */
 int zt_data_slurp(char **out, size_t *n, const char *path, uint64_t limit, ckpt_err *err);
 
+/* ---- store.c: tokens in a temporary file, and lines of text ---- */
+
+typedef struct zt_store zt_store;
+
+/* Make an empty store, in TMPDIR, else /tmp.  Errors CKPT_EIO, CKPT_ELIMIT */
+int zt_store_new(zt_store **out, ckpt_err *err);
+void zt_store_free(zt_store *s); /* NULL is fine */
+uint64_t zt_store_count(const zt_store *s);
+int zt_store_add(zt_store *s, uint32_t token, ckpt_err *err);
+/* Read n tokens that were added.  Errors CKPT_EIO */
+int zt_store_read(zt_store *s, uint32_t *to, size_t n, uint64_t from, ckpt_err *err);
+
+/* A text file that is read line by line. */
+typedef struct zt_lines {
+    FILE *file;
+    const char *path;
+    uint64_t limit;  /* bytes of a line */
+    uint64_t number; /* of the last line */
+    ckpt_bytes held; /* read, of which the first `done` bytes were given out */
+    size_t done;
+} zt_lines;
+
+/* Open a file; close it even after a failure.  Errors CKPT_EMISSING, CKPT_EIO */
+int zt_lines_open(zt_lines *l, const char *path, uint64_t limit, ckpt_err *err);
+void zt_lines_close(zt_lines *l);
+/*
+ * Get the next line with its line end, valid until the next call; line->at NULL: the end.
+ * Errors CKPT_ELIMIT: a line is longer than the limit; CKPT_EIO
+ */
+int zt_lines_next(zt_lines *l, ckpt_text *line, ckpt_err *err);
+
 /* A file of bare tokens, .bin. */
 typedef struct zt_token_file {
     int fd;
@@ -67,5 +100,6 @@ int zt_tokens_width(const zt_token_file *f, unsigned *width, const char **other,
 int zt_tokens_open(zt_source **out, const zt_data_opts *opts, ckpt_err *err);  /* .bin, .npy */
 int zt_tensors_open(zt_source **out, const zt_data_opts *opts, ckpt_err *err); /* .safetensors */
 int zt_text_open(zt_source **out, const zt_data_opts *opts, ckpt_err *err); /* .tsv, .csv, .jsonl */
+int zt_corpus_open(zt_source **out, const zt_data_opts *opts, ckpt_err *err); /* .txt, .jsonl */
 
 #endif

@@ -212,9 +212,8 @@ static int tx_no_text(const tx_source *s, const ckpt_value *v, uint64_t line, ck
         if (ckpt_value_get(v, talk[i]))
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
                              "%s: line %" PRIu64
-                             " has \"%s\", but a classifier cannot train on conversations; for a "
-                             "language model, write text with apply_chat_template of transformers, "
-                             "and tokens with python -m ckpt.tokens",
+                             " has \"%s\", but a classifier cannot train on conversations: only a "
+                             "language model can",
                              s->path, line, talk[i]);
     }
     return ckpt_fail(err, CKPT_EFORMAT, "%s: line %" PRIu64 " is not an object with a \"text\"",
@@ -412,8 +411,8 @@ static int tx_pieces(tx_source *s, const zt_data_opts *o, ckpt_err *err)
     if (o->model->arch != ZT_BERT_CLASSIFIER)
         return ckpt_fail(
             err, CKPT_EUNSUPPORTED,
-            "%s: only classifiers train on text; %s needs tokens (.bin, .npy, .safetensors): make "
-            "them with python -m ckpt.tokens --tokenizer MODEL -o train.bin FILE",
+            "%s: rows of a label and a text are for classifiers; %s trains on text without labels "
+            "(.txt, .jsonl) or on tokens (.bin, .npy, .safetensors)",
             o->path, o->model->class_name);
     if (!o->vocab)
         return ckpt_fail(err, CKPT_EUSAGE,

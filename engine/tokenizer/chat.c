@@ -10,86 +10,87 @@
 #include <inttypes.h>
 #include <string.h>
 
-typedef enum ch_kind { CH_CHATML, CH_LLAMA3, CH_MISTRAL, CH_GEMMA, CH_ALPACA } ch_kind;
+typedef enum tpl_kind { TPL_CHATML, TPL_LLAMA3, TPL_MISTRAL, TPL_GEMMA, TPL_ALPACA } tpl_kind;
 
 struct zt_chat {
     const char *name, *template;
-    ch_kind kind;
+    tpl_kind kind;
     const char *system;  /* CHATML: the system message of a conversation without one */
     const char *after;   /* text after an answer and its end token */
     bool prompt_follows; /* LLAMA3: the header of a next answer is always written */
 };
 
-#define CH_CHATML_BODY                                                                             \
+#define TPL_CHATML_BODY                                                                            \
     "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "             \
     "'\n'}}{% endfor %}"
-#define CH_CHATML_PROMPT "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-#define CH_CHATML_FIRST(text)                                                                      \
+#define TPL_CHATML_PROMPT "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+#define TPL_CHATML_FIRST(text)                                                                     \
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"         \
-    "{{ '<|im_start|>system\n" text "<|im_end|>\n' }}{% endif %}" CH_CHATML_BODY CH_CHATML_PROMPT
-#define CH_SMOL "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
-#define CH_QWEN "You are a helpful assistant."
-#define CH_ALTERNATE                                                                               \
+    "{{ '<|im_start|>system\n" text                                                                \
+    "<|im_end|>\n' }}{% endif %}" TPL_CHATML_BODY TPL_CHATML_PROMPT
+#define TPL_SMOL "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+#define TPL_QWEN "You are a helpful assistant."
+#define TPL_ALTERNATE                                                                              \
     "{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception("            \
     "'Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}"
-#define CH_LLAMA3_BODY                                                                             \
+#define TPL_LLAMA3_BODY                                                                            \
     "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = "        \
     "'<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | "     \
     "trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}"       \
     "{% endif %}{{ content }}{% endfor %}"
-#define CH_LLAMA3_PROMPT "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"
-#define CH_MISTRAL(answer)                                                                         \
-    "{{ bos_token }}{% for message in messages %}" CH_ALTERNATE                                    \
+#define TPL_LLAMA3_PROMPT "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"
+#define TPL_MISTRAL(answer)                                                                        \
+    "{{ bos_token }}{% for message in messages %}" TPL_ALTERNATE                                   \
     "{% if message['role'] == 'user' %}{{ '[INST] ' + message['content'] + ' [/INST]' }}"          \
     "{% elif message['role'] == 'assistant' %}{{ " answer " }}{% else %}{{ raise_exception("       \
     "'Only user and assistant roles are supported!') }}{% endif %}{% endfor %}"
 
-static const zt_chat ch_known[] = {
+static const zt_chat tpl_known[] = {
     {.name = "ChatML",
-     .kind = CH_CHATML,
-     .template = "{% for message in messages %}" CH_CHATML_BODY CH_CHATML_PROMPT},
+     .kind = TPL_CHATML,
+     .template = "{% for message in messages %}" TPL_CHATML_BODY TPL_CHATML_PROMPT},
     {.name = "ChatML",
-     .kind = CH_CHATML,
-     .template = "{% for message in messages %}" CH_CHATML_BODY},
+     .kind = TPL_CHATML,
+     .template = "{% for message in messages %}" TPL_CHATML_BODY},
     {.name = "ChatML of Qwen2",
-     .kind = CH_CHATML,
-     .system = CH_QWEN,
-     .template = CH_CHATML_FIRST(CH_QWEN)},
+     .kind = TPL_CHATML,
+     .system = TPL_QWEN,
+     .template = TPL_CHATML_FIRST(TPL_QWEN)},
     {.name = "ChatML of SmolLM",
-     .kind = CH_CHATML,
-     .system = CH_SMOL,
-     .template = CH_CHATML_FIRST(CH_SMOL)},
+     .kind = TPL_CHATML,
+     .system = TPL_SMOL,
+     .template = TPL_CHATML_FIRST(TPL_SMOL)},
     {.name = "Llama-3",
-     .kind = CH_LLAMA3,
-     .template = CH_LLAMA3_BODY "{% if add_generation_prompt %}" CH_LLAMA3_PROMPT "{% endif %}"},
+     .kind = TPL_LLAMA3,
+     .template = TPL_LLAMA3_BODY "{% if add_generation_prompt %}" TPL_LLAMA3_PROMPT "{% endif %}"},
     {.name = "Llama-3 with a prompt",
-     .kind = CH_LLAMA3,
+     .kind = TPL_LLAMA3,
      .prompt_follows = true,
-     .template = CH_LLAMA3_BODY CH_LLAMA3_PROMPT},
+     .template = TPL_LLAMA3_BODY TPL_LLAMA3_PROMPT},
     {.name = "Mistral",
-     .kind = CH_MISTRAL,
+     .kind = TPL_MISTRAL,
      .after = "",
-     .template = CH_MISTRAL("message['content'] + eos_token")},
+     .template = TPL_MISTRAL("message['content'] + eos_token")},
     {.name = "Mistral with blanks",
-     .kind = CH_MISTRAL,
+     .kind = TPL_MISTRAL,
      .after = " ",
-     .template = CH_MISTRAL("message['content'] + eos_token + ' '")},
+     .template = TPL_MISTRAL("message['content'] + eos_token + ' '")},
     {.name = "Gemma",
-     .kind = CH_GEMMA,
+     .kind = TPL_GEMMA,
      .template =
          "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role "
-         "not supported') }}{% endif %}{% for message in messages %}" CH_ALTERNATE
+         "not supported') }}{% endif %}{% for message in messages %}" TPL_ALTERNATE
          "{% if (message['role'] == 'assistant') %}{% set role = 'model' %}{% else %}{% set role = "
          "message['role'] %}{% endif %}{{ '<start_of_turn>' + role + '\n' + message['content'] | "
          "trim + '<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}"
          "{{'<start_of_turn>model\n'}}{% endif %}"},
     {.name = "Alpaca",
-     .kind = CH_ALPACA,
+     .kind = TPL_ALPACA,
      .template =
          "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set "
          "system_message = messages[0]['content'].strip() + '\n\n' %}{% else %}{% set "
          "loop_messages = messages %}{% set system_message = '' %}{% endif %}{{ bos_token + "
-         "system_message }}{% for message in loop_messages %}" CH_ALTERNATE
+         "system_message }}{% for message in loop_messages %}" TPL_ALTERNATE
          "{% if message['role'] == 'user' %}{{ '### Instruction:\n' + message['content'].strip() + "
          "'\n\n' }}{% elif message['role'] == 'assistant' %}{{ '### Response:\n' + "
          "message['content'].strip() + eos_token + '\n\n' }}{% endif %}{% if loop.last and "
@@ -97,21 +98,11 @@ static const zt_chat ch_known[] = {
          "{% endfor %}"},
 };
 
-enum { CH_KNOWN = sizeof ch_known / sizeof *ch_known };
-
-const char *zt_chat_name(const zt_chat *c)
-{
-    return c->name;
-}
-
-const char *zt_chat_known(size_t i)
-{
-    return i < CH_KNOWN ? ch_known[i].name : NULL;
-}
+enum { TPL_KNOWN = sizeof tpl_known / sizeof *tpl_known };
 
 /* ---- comparing templates ---- */
 
-static bool ch_space(char c)
+static bool tpl_space(char c)
 {
     return c == ' ' || (c >= 9 && c <= 13);
 }
@@ -123,15 +114,15 @@ static bool ch_space(char c)
  * before, after  the characters of the tags beside it: '%', '}', '#', '{', '-'; 'x' and 0 at the
  *                template's begin and end
  */
-static bool ch_text(ckpt_bytes *out, ckpt_text s, char before, char after)
+static bool tpl_text(ckpt_bytes *out, ckpt_text s, char before, char after)
 {
     size_t from = 0, to = s.n, line;
 
-    while (before == '-' && from < to && ch_space(s.at[from]))
+    while (before == '-' && from < to && tpl_space(s.at[from]))
         from++;
     if ((before == '%' || before == '#') && from < to && s.at[from] == '\n')
         from++;
-    while ((after == '-' || after == 0) && to > from && ch_space(s.at[to - 1]))
+    while ((after == '-' || after == 0) && to > from && tpl_space(s.at[to - 1]))
         to--;
     if (after == '%' || after == '#') {
         for (line = to; line > from && (s.at[line - 1] == ' ' || s.at[line - 1] == '\t'); line--)
@@ -146,7 +137,7 @@ static bool ch_text(ckpt_bytes *out, ckpt_text s, char before, char after)
  * Append a tag from s[at], which begins with "{%" or "{{", without blanks outside texts, with texts
  * in single quotes and with line ends for "\n".  Returns the end of the tag, or 0: it has no end.
  */
-static size_t ch_tag(ckpt_bytes *out, ckpt_text s, size_t at, bool *ok)
+static size_t tpl_tag(ckpt_bytes *out, ckpt_text s, size_t at, bool *ok)
 {
     const char close = s.at[at + 1] == '{' ? '}' : s.at[at + 1];
     char quote = 0;
@@ -169,7 +160,7 @@ static size_t ch_tag(ckpt_bytes *out, ckpt_text s, size_t at, bool *ok)
         } else if (quote ? c == quote : c == '\'' || c == '"') {
             quote = quote ? 0 : c;
             *ok = ckpt_bytes_add(out, "'", 1);
-        } else if (quote || !ch_space(c)) {
+        } else if (quote || !tpl_space(c)) {
             const bool trims = !quote && c == '-' && i == at + 2;
             *ok = trims || ckpt_bytes_add(out, &c, 1);
         }
@@ -178,7 +169,7 @@ static size_t ch_tag(ckpt_bytes *out, ckpt_text s, size_t at, bool *ok)
 }
 
 /* Append a template without differences that do not change what it writes. */
-static bool ch_plain(ckpt_bytes *out, ckpt_text s)
+static bool tpl_plain(ckpt_bytes *out, ckpt_text s)
 {
     char before = 'x';
     size_t at = 0;
@@ -194,10 +185,10 @@ static bool ch_plain(ckpt_bytes *out, ckpt_text s)
             after = s.at[tag + 2] == '-' ? '-' : s.at[tag + 1];
         else
             tag = s.n;
-        ok = ch_text(out, (ckpt_text){s.at + at, tag - at}, before, after);
+        ok = tpl_text(out, (ckpt_text){s.at + at, tag - at}, before, after);
         if (!ok || tag == s.n)
             break;
-        at = s.at[tag + 1] == '#' ? 0 : ch_tag(out, s, tag, &ok);
+        at = s.at[tag + 1] == '#' ? 0 : tpl_tag(out, s, tag, &ok);
         if (at == 0) // a comment, or a tag without an end: no known template has one
             return ok && ckpt_bytes_add(out, "?", 1);
         before = s.at[at - 3] == '-' ? '-' : s.at[at - 2];
@@ -208,14 +199,14 @@ static bool ch_plain(ckpt_bytes *out, ckpt_text s)
 int zt_chat_find(const zt_chat **out, ckpt_text template, ckpt_err *err)
 {
     ckpt_bytes have = {0}, known = {0};
-    bool ok = ch_plain(&have, template);
+    bool ok = tpl_plain(&have, template);
 
     *out = NULL;
-    for (size_t i = 0; ok && i < CH_KNOWN && !*out; i++) {
+    for (size_t i = 0; ok && i < TPL_KNOWN && !*out; i++) {
         known.n = 0;
-        ok = ch_plain(&known, (ckpt_text){ch_known[i].template, strlen(ch_known[i].template)});
+        ok = tpl_plain(&known, (ckpt_text){tpl_known[i].template, strlen(tpl_known[i].template)});
         if (ok && have.n == known.n && have.n && memcmp(have.at, known.at, have.n) == 0)
-            *out = &ch_known[i];
+            *out = &tpl_known[i];
     }
     ckpt_vec_free(&have);
     ckpt_vec_free(&known);
@@ -233,27 +224,27 @@ int zt_chat_find(const zt_chat **out, ckpt_text template, ckpt_err *err)
 /* ---- writing ---- */
 
 /* What is written. */
-typedef struct ch_out {
+typedef struct tpl_out {
     ckpt_bytes *text;
     bool ok;
-} ch_out;
+} tpl_out;
 
-static void ch_add(ch_out *o, const char *s, size_t n)
+static void tpl_add(tpl_out *o, const char *s, size_t n)
 {
     o->ok = o->ok && ckpt_bytes_add(o->text, s, n);
 }
 
-static void ch_put(ch_out *o, const char *s)
+static void tpl_put(tpl_out *o, const char *s)
 {
-    ch_add(o, s, strlen(s));
+    tpl_add(o, s, strlen(s));
 }
 
 /* White space of Python's str.strip() that is one byte, or U+0085, U+00A0, U+1680, U+2000... */
-static size_t ch_blank(const char *s, size_t n)
+static size_t tpl_blank(const char *s, size_t n)
 {
     const uint8_t *p = (const uint8_t *)s;
 
-    if (n > 0 && (ch_space(s[0]) || (p[0] >= 0x1c && p[0] <= 0x1f)))
+    if (n > 0 && (tpl_space(s[0]) || (p[0] >= 0x1c && p[0] <= 0x1f)))
         return 1;
     if (n > 1 && p[0] == 0xc2 && (p[1] == 0x85 || p[1] == 0xa0))
         return 2;
@@ -266,11 +257,11 @@ static size_t ch_blank(const char *s, size_t n)
     return 0;
 }
 
-static ckpt_text ch_strip(ckpt_text s)
+static ckpt_text tpl_strip(ckpt_text s)
 {
     size_t n;
 
-    while ((n = ch_blank(s.at, s.n)) > 0) {
+    while ((n = tpl_blank(s.at, s.n)) > 0) {
         s.at += n;
         s.n -= n;
     }
@@ -279,83 +270,83 @@ static ckpt_text ch_strip(ckpt_text s)
         do
             last -= last > 0;
         while (last > 0 && ((uint8_t)s.at[last] & 0xc0) == 0x80);
-        if (s.n == 0 || ch_blank(s.at + last, s.n - last) != s.n - last)
+        if (s.n == 0 || tpl_blank(s.at + last, s.n - last) != s.n - last)
             return s;
         s.n = last;
     }
 }
 
-typedef struct ch_message {
+typedef struct tpl_message {
     ckpt_text role, content;
     bool answer;
-} ch_message;
+} tpl_message;
 
 /* Write what is before the content of a message. */
-static void ch_before(const zt_chat *c, const ch_message *m, ch_out *o)
+static void tpl_before(const zt_chat *c, const tpl_message *m, tpl_out *o)
 {
     switch (c->kind) {
-    case CH_CHATML:
-        ch_put(o, "<|im_start|>");
-        ch_add(o, m->role.at, m->role.n);
-        ch_put(o, "\n");
+    case TPL_CHATML:
+        tpl_put(o, "<|im_start|>");
+        tpl_add(o, m->role.at, m->role.n);
+        tpl_put(o, "\n");
         break;
-    case CH_LLAMA3:
-        ch_put(o, "<|start_header_id|>");
-        ch_add(o, m->role.at, m->role.n);
-        ch_put(o, "<|end_header_id|>\n\n");
+    case TPL_LLAMA3:
+        tpl_put(o, "<|start_header_id|>");
+        tpl_add(o, m->role.at, m->role.n);
+        tpl_put(o, "<|end_header_id|>\n\n");
         break;
-    case CH_MISTRAL:
-        ch_put(o, m->answer ? "" : "[INST] ");
+    case TPL_MISTRAL:
+        tpl_put(o, m->answer ? "" : "[INST] ");
         break;
-    case CH_GEMMA:
-        ch_put(o, "<start_of_turn>");
-        ch_put(o, m->answer ? "model" : "user");
-        ch_put(o, "\n");
+    case TPL_GEMMA:
+        tpl_put(o, "<start_of_turn>");
+        tpl_put(o, m->answer ? "model" : "user");
+        tpl_put(o, "\n");
         break;
-    case CH_ALPACA:
-        ch_put(o, m->answer ? "### Response:\n" : "### Instruction:\n");
+    case TPL_ALPACA:
+        tpl_put(o, m->answer ? "### Response:\n" : "### Instruction:\n");
     }
 }
 
-/* Write the content and the token that ends it; the rest is for ch_after. */
-static void ch_content(const zt_chat *c, const ch_message *m, const zt_talk *talk, ch_out *o)
+/* Write the content and the token that ends it; the rest is for tpl_after. */
+static void tpl_content(const zt_chat *c, const tpl_message *m, const zt_talk *talk, tpl_out *o)
 {
-    const bool whole = c->kind == CH_CHATML || c->kind == CH_MISTRAL;
-    const ckpt_text content = whole ? m->content : ch_strip(m->content);
+    const bool whole = c->kind == TPL_CHATML || c->kind == TPL_MISTRAL;
+    const ckpt_text content = whole ? m->content : tpl_strip(m->content);
 
-    ch_add(o, content.at, content.n);
-    if (c->kind == CH_CHATML)
-        ch_put(o, "<|im_end|>");
-    else if (c->kind == CH_LLAMA3)
-        ch_put(o, "<|eot_id|>");
-    else if (c->kind == CH_GEMMA)
-        ch_put(o, "<end_of_turn>");
+    tpl_add(o, content.at, content.n);
+    if (c->kind == TPL_CHATML)
+        tpl_put(o, "<|im_end|>");
+    else if (c->kind == TPL_LLAMA3)
+        tpl_put(o, "<|eot_id|>");
+    else if (c->kind == TPL_GEMMA)
+        tpl_put(o, "<end_of_turn>");
     else if (m->answer)
-        ch_add(o, talk->eos.at, talk->eos.n);
+        tpl_add(o, talk->eos.at, talk->eos.n);
 }
 
-static void ch_after(const zt_chat *c, const ch_message *m, ch_out *o)
+static void tpl_after(const zt_chat *c, const tpl_message *m, tpl_out *o)
 {
-    if (c->kind == CH_CHATML || c->kind == CH_GEMMA)
-        ch_put(o, "\n");
-    else if (c->kind == CH_MISTRAL)
-        ch_put(o, m->answer ? c->after : " [/INST]");
-    else if (c->kind == CH_ALPACA)
-        ch_put(o, "\n\n");
+    if (c->kind == TPL_CHATML || c->kind == TPL_GEMMA)
+        tpl_put(o, "\n");
+    else if (c->kind == TPL_MISTRAL)
+        tpl_put(o, m->answer ? c->after : " [/INST]");
+    else if (c->kind == TPL_ALPACA)
+        tpl_put(o, "\n\n");
 }
 
 /* Read message i, and check its role against the template's rules. */
-static int ch_read(const zt_chat *c, const ckpt_value *v, uint64_t turn, ch_message *m,
-                   ckpt_err *err)
+static int tpl_read(const zt_chat *c, const ckpt_value *v, uint64_t turn, tpl_message *m,
+                    ckpt_err *err)
 {
     const ckpt_value *role = ckpt_value_get(v, "role"), *content = ckpt_value_get(v, "content");
-    const bool strict = c->kind == CH_MISTRAL || c->kind == CH_GEMMA || c->kind == CH_ALPACA;
+    const bool strict = c->kind == TPL_MISTRAL || c->kind == TPL_GEMMA || c->kind == TPL_ALPACA;
 
     if (!role || role->kind != CKPT_V_STR || !content || content->kind != CKPT_V_STR)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "a message is not an object with the texts \"role\" "
                          "and \"content\"");
-    *m = (ch_message){role->as.text, content->as.text, ckpt_value_is(role, "assistant")};
+    *m = (tpl_message){role->as.text, content->as.text, ckpt_value_is(role, "assistant")};
     if (!strict)
         return CKPT_OK;
     if (!m->answer && !ckpt_value_is(role, "user"))
@@ -368,7 +359,7 @@ static int ch_read(const zt_chat *c, const ckpt_value *v, uint64_t turn, ch_mess
 }
 
 /* Write what is before the first message; *first: the number of messages that this takes. */
-static void ch_begin(const zt_chat *c, const zt_talk *talk, uint64_t *first, ch_out *o)
+static void tpl_begin(const zt_chat *c, const zt_talk *talk, uint64_t *first, tpl_out *o)
 {
     const ckpt_seq list = ckpt_value_seq(talk->messages);
     const ckpt_value *role = ckpt_value_get(list.at[0], "role");
@@ -376,17 +367,17 @@ static void ch_begin(const zt_chat *c, const zt_talk *talk, uint64_t *first, ch_
     const bool system = role && ckpt_value_is(role, "system");
 
     *first = 0;
-    if (c->kind != CH_CHATML)
-        ch_add(o, talk->bos.at, talk->bos.n);
+    if (c->kind != TPL_CHATML)
+        tpl_add(o, talk->bos.at, talk->bos.n);
     if (c->system && !system) {
-        ch_put(o, "<|im_start|>system\n");
-        ch_put(o, c->system);
-        ch_put(o, "<|im_end|>\n");
+        tpl_put(o, "<|im_start|>system\n");
+        tpl_put(o, c->system);
+        tpl_put(o, "<|im_end|>\n");
     }
-    if (c->kind == CH_ALPACA && system && content && content->kind == CKPT_V_STR) {
-        const ckpt_text text = ch_strip(content->as.text);
-        ch_add(o, text.at, text.n);
-        ch_put(o, "\n\n");
+    if (c->kind == TPL_ALPACA && system && content && content->kind == CKPT_V_STR) {
+        const ckpt_text text = tpl_strip(content->as.text);
+        tpl_add(o, text.at, text.n);
+        tpl_put(o, "\n\n");
         *first = 1;
     }
 }
@@ -395,31 +386,31 @@ int zt_chat_write(const zt_chat *c, const zt_talk *talk, ckpt_bytes *text, zt_sp
                   ckpt_err *err)
 {
     const ckpt_seq list = ckpt_value_seq(talk->messages);
-    ch_out o = {text, true};
+    tpl_out o = {text, true};
     uint64_t first = 0;
     int rc = CKPT_OK;
 
     if (list.n == 0)
         return ckpt_fail(err, CKPT_EFORMAT, "\"messages\" is not a list of messages");
-    ch_begin(c, talk, &first, &o);
+    tpl_begin(c, talk, &first, &o);
     for (uint64_t i = first; rc == CKPT_OK && o.ok && i < list.n; i++) {
-        ch_message m = {0};
+        tpl_message m = {0};
         zt_span span, *to;
 
-        rc = ch_read(c, list.at[i], i - first, &m, err);
+        rc = tpl_read(c, list.at[i], i - first, &m, err);
         if (rc != CKPT_OK)
             break;
-        ch_before(c, &m, &o);
+        tpl_before(c, &m, &o);
         span.from = text->n;
-        ch_content(c, &m, talk, &o);
+        tpl_content(c, &m, talk, &o);
         span.to = text->n;
-        ch_after(c, &m, &o);
+        tpl_after(c, &m, &o);
         to = m.answer ? ckpt_vec_push(answers) : NULL;
         if (to)
             *to = span;
         o.ok = o.ok && (to || !m.answer);
     }
     if (c->prompt_follows)
-        ch_put(&o, "<|start_header_id|>assistant<|end_header_id|>\n\n");
+        tpl_put(&o, "<|start_header_id|>assistant<|end_header_id|>\n\n");
     return rc == CKPT_OK && !o.ok ? ckpt_fail_memory(err) : rc;
 }

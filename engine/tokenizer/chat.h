@@ -16,10 +16,6 @@ typedef struct zt_chat zt_chat; /* a known template */
 
 /* Find a template by its text.  Errors CKPT_EUNSUPPORTED: it is not known; CKPT_ELIMIT */
 int zt_chat_find(const zt_chat **out, ckpt_text template, ckpt_err *err);
-const char *zt_chat_name(const zt_chat *c); /* "ChatML" */
-
-/* The i-th name of a known template; NULL past the end. */
-const char *zt_chat_known(size_t i);
 
 /* A part of a text, in bytes: an answer. */
 typedef struct zt_span {

@@ -11,12 +11,12 @@
 #include "engine/tokenizer/inside.h"
 #include "libckpt/codec/json/json.h"
 
-#define FL_BYTES (UINT64_C(256) << 20) /* limit of the file */
-enum { FL_DEPTH = 8, FL_LONGEST = 1 << 16 /* bytes of one token */ };
+#define TKF_BYTES (UINT64_C(256) << 20) /* limit of the file */
+enum { TKF_DEPTH = 8, TKF_LONGEST = 1 << 16 /* bytes of one token */ };
 
 /* ---- values ---- */
 
-static bool fl_null(const ckpt_value *v)
+static bool tkf_null(const ckpt_value *v)
 {
     return !v || v->kind == CKPT_V_NONE || (v->kind == CKPT_V_STR && v->as.text.n == 0);
 }
@@ -24,7 +24,7 @@ static bool fl_null(const ckpt_value *v)
 /* ---- bytes ---- */
 
 /* The byte that a character of the alphabet of bytes stands for; -1: another character. */
-static int fl_byte(uint32_t c)
+static int tkf_byte(uint32_t c)
 {
     if ((c >= 0x21 && c <= 0x7e) || (c >= 0xa1 && c <= 0xac) || (c >= 0xae && c <= 0xff))
         return (int)c;
@@ -37,14 +37,14 @@ static int fl_byte(uint32_t c)
 }
 
 /* Copy the text of a token; *out is NULL if a byte-level text has another character. */
-static int fl_text(zt_tokenizer *t, bool bytes, ckpt_text text, tz_token *out, ckpt_err *err)
+static int tkf_text(zt_tokenizer *t, bool bytes, ckpt_text text, tz_token *out, ckpt_err *err)
 {
-    char *to = text.n <= FL_LONGEST ? ckpt_arena_string(t->arena, text.at, text.n) : NULL;
+    char *to = text.n <= TKF_LONGEST ? ckpt_arena_string(t->arena, text.at, text.n) : NULL;
     uint32_t n = 0;
 
-    if (text.n > FL_LONGEST)
+    if (text.n > TKF_LONGEST)
         return ckpt_fail(err, CKPT_ELIMIT, "token '%.40s...' has more than %d bytes", text.at,
-                         FL_LONGEST);
+                         TKF_LONGEST);
     if (!to)
         return ckpt_fail_memory(err);
     out->text = to;
@@ -54,7 +54,7 @@ static int fl_text(zt_tokenizer *t, bool bytes, ckpt_text text, tz_token *out, c
         int byte;
 
         i += tz_char(&c, text.at + i);
-        byte = fl_byte(c);
+        byte = tkf_byte(c);
         if (byte < 0) {
             out->text = NULL;
             return CKPT_OK;
@@ -70,9 +70,9 @@ static int fl_text(zt_tokenizer *t, bool bytes, ckpt_text text, tz_token *out, c
 
 /* ---- vocabulary ---- */
 
-static int fl_add(zt_tokenizer *t, bool bytes, ckpt_text text, tz_token *token, ckpt_err *err)
+static int tkf_add(zt_tokenizer *t, bool bytes, ckpt_text text, tz_token *token, ckpt_err *err)
 {
-    int rc = fl_text(t, bytes, text, token, err);
+    int rc = tkf_text(t, bytes, text, token, err);
 
     if (rc != CKPT_OK)
         return rc;
@@ -84,7 +84,7 @@ static int fl_add(zt_tokenizer *t, bool bytes, ckpt_text text, tz_token *token, 
 }
 
 /* BPE: {"text": number}. */
-static int fl_dict(zt_tokenizer *t, bool bytes, const ckpt_value *vocab, ckpt_err *err)
+static int tkf_dict(zt_tokenizer *t, bool bytes, const ckpt_value *vocab, ckpt_err *err)
 {
     const ckpt_dict all = ckpt_value_map(vocab);
     int rc = CKPT_OK;
@@ -99,13 +99,13 @@ static int fl_dict(zt_tokenizer *t, bool bytes, const ckpt_value *vocab, ckpt_er
             return ckpt_fail(err, CKPT_EFORMAT, "token '%.80s' has no number from 0 to %d",
                              all.at[i].key->as.text.at, TZ_TOKENS - 1);
         token.id = (int32_t)id;
-        rc = fl_add(t, bytes, all.at[i].key->as.text, &token, err);
+        rc = tkf_add(t, bytes, all.at[i].key->as.text, &token, err);
     }
     return rc;
 }
 
 /* Unigram: [["text", score], ...], numbered by their place. */
-static int fl_list(zt_tokenizer *t, const ckpt_value *vocab, ckpt_err *err)
+static int tkf_list(zt_tokenizer *t, const ckpt_value *vocab, ckpt_err *err)
 {
     const ckpt_seq all = ckpt_value_seq(vocab);
     int rc = all.n > 0 && all.n <= TZ_TOKENS
@@ -122,7 +122,7 @@ static int fl_list(zt_tokenizer *t, const ckpt_value *vocab, ckpt_err *err)
                              "piece %" PRIu64 " of the vocabulary is not a text and a score", i);
         token.score =
             pair.at[1]->kind == CKPT_V_FLOAT ? pair.at[1]->as.f : (double)pair.at[1]->as.i;
-        rc = fl_add(t, false, pair.at[0]->as.text, &token, err);
+        rc = tkf_add(t, false, pair.at[0]->as.text, &token, err);
     }
     return rc;
 }
@@ -130,7 +130,7 @@ static int fl_list(zt_tokenizer *t, const ckpt_value *vocab, ckpt_err *err)
 /* ---- merges ---- */
 
 /* The two texts of a merge: ["a", "b"] or "a b". */
-static bool fl_pair(const ckpt_value *v, ckpt_text *left, ckpt_text *right)
+static bool tkf_pair(const ckpt_value *v, ckpt_text *left, ckpt_text *right)
 {
     const ckpt_seq pair = ckpt_value_seq(v);
     const char *blank;
@@ -148,7 +148,7 @@ static bool fl_pair(const ckpt_value *v, ckpt_text *left, ckpt_text *right)
     return !memchr(right->at, ' ', right->n);
 }
 
-static int fl_merge(zt_tokenizer *t, bool bytes, const ckpt_value *v, tz_merge *out, ckpt_err *err)
+static int tkf_merge(zt_tokenizer *t, bool bytes, const ckpt_value *v, tz_merge *out, ckpt_err *err)
 {
     void *mark = ckpt_arena_alloc(t->arena, 1);
     ckpt_text text[2] = {0};
@@ -159,10 +159,10 @@ static int fl_merge(zt_tokenizer *t, bool bytes, const ckpt_value *v, tz_merge *
     out->to = -1;
     if (!mark)
         return ckpt_fail_memory(err);
-    if (!fl_pair(v, &text[0], &text[1]))
+    if (!tkf_pair(v, &text[0], &text[1]))
         return ckpt_fail(err, CKPT_EFORMAT, "a merge is not a pair of tokens");
     for (unsigned i = 0; i < 2; i++) {
-        int rc = fl_text(t, bytes, text[i], &part[i], err);
+        int rc = tkf_text(t, bytes, text[i], &part[i], err);
         if (rc != CKPT_OK)
             return rc;
         if (!part[i].text) // no text has such a token
@@ -188,8 +188,8 @@ static int fl_merge(zt_tokenizer *t, bool bytes, const ckpt_value *v, tz_merge *
     return CKPT_OK;
 }
 
-static int fl_merges(zt_tokenizer *t, bool bytes, const ckpt_value *v, tz_merges *out,
-                     ckpt_err *err)
+static int tkf_merges(zt_tokenizer *t, bool bytes, const ckpt_value *v, tz_merges *out,
+                      ckpt_err *err)
 {
     const ckpt_seq all = ckpt_value_seq(v);
     int rc = v && v->kind == CKPT_V_LIST && all.n <= TZ_TOKENS
@@ -199,7 +199,7 @@ static int fl_merges(zt_tokenizer *t, bool bytes, const ckpt_value *v, tz_merges
     for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
         tz_merge m = {.rank = (uint32_t)i}, *to;
 
-        rc = fl_merge(t, bytes, all.at[i], &m, err);
+        rc = tkf_merge(t, bytes, all.at[i], &m, err);
         if (rc != CKPT_OK || m.to < 0)
             continue;
         to = ckpt_vec_push(out);
@@ -213,21 +213,21 @@ static int fl_merges(zt_tokenizer *t, bool bytes, const ckpt_value *v, tz_merges
 /* ---- models ---- */
 
 /* Refuse settings of BPE that this code does not have. */
-static int fl_plain(const ckpt_value *model, ckpt_err *err)
+static int tkf_plain(const ckpt_value *model, ckpt_err *err)
 {
     static const char *const key[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     const ckpt_value *dropout = ckpt_value_get(model, "dropout");
 
     for (unsigned i = 0; i < 2; i++) {
-        if (!fl_null(ckpt_value_get(model, key[i])))
+        if (!tkf_null(ckpt_value_get(model, key[i])))
             return ckpt_fail(err, CKPT_EUNSUPPORTED, "model BPE: %s is not supported", key[i]);
     }
-    if (!fl_null(dropout) && !(dropout->kind == CKPT_V_FLOAT && dropout->as.f == 0))
+    if (!tkf_null(dropout) && !(dropout->kind == CKPT_V_FLOAT && dropout->as.f == 0))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "model BPE: dropout is not supported");
     return CKPT_OK;
 }
 
-static int fl_bpe(zt_tokenizer *t, const ckpt_value *model, bool bytes, ckpt_err *err)
+static int tkf_bpe(zt_tokenizer *t, const ckpt_value *model, bool bytes, ckpt_err *err)
 {
     const ckpt_value *unknown = ckpt_value_get(model, "unk_token");
     tz_model_opts o = {.vocab = &t->vocab,
@@ -237,11 +237,11 @@ static int fl_bpe(zt_tokenizer *t, const ckpt_value *model, bool bytes, ckpt_err
                        .ignore_merges = tz_flag(model, "ignore_merges", false),
                        .byte_level = bytes};
     tz_merges merges = {0};
-    int rc = fl_plain(model, err);
+    int rc = tkf_plain(model, err);
 
     if (rc == CKPT_OK)
-        rc = fl_dict(t, bytes, ckpt_value_get(model, "vocab"), err);
-    if (rc == CKPT_OK && !fl_null(unknown)) {
+        rc = tkf_dict(t, bytes, ckpt_value_get(model, "vocab"), err);
+    if (rc == CKPT_OK && !tkf_null(unknown)) {
         const char *said = tz_said(unknown);
         const tz_token *token = tz_vocab_find(&t->vocab, said, strlen(said));
 
@@ -251,23 +251,23 @@ static int fl_bpe(zt_tokenizer *t, const ckpt_value *model, bool bytes, ckpt_err
                            tz_said(unknown));
     }
     if (rc == CKPT_OK)
-        rc = fl_merges(t, bytes, ckpt_value_get(model, "merges"), &merges, err);
+        rc = tkf_merges(t, bytes, ckpt_value_get(model, "merges"), &merges, err);
     if (rc == CKPT_OK)
         rc = tz_bpe_new(&t->bpe, &o, &merges, err);
     ckpt_vec_free(&merges);
     return rc;
 }
 
-static int fl_unigram(zt_tokenizer *t, const ckpt_value *model, ckpt_err *err)
+static int tkf_unigram(zt_tokenizer *t, const ckpt_value *model, ckpt_err *err)
 {
     const ckpt_value *unknown = ckpt_value_get(model, "unk_id");
     tz_model_opts o = {.vocab = &t->vocab,
                        .byte_fallback = tz_flag(model, "byte_fallback", false),
                        .fuse_unknown = true};
     int64_t id = -1;
-    int rc = fl_list(t, ckpt_value_get(model, "vocab"), err);
+    int rc = tkf_list(t, ckpt_value_get(model, "vocab"), err);
 
-    if (rc == CKPT_OK && !fl_null(unknown) &&
+    if (rc == CKPT_OK && !tkf_null(unknown) &&
         (!ckpt_value_as_int(unknown, &id) || id < 0 || id > t->vocab.last))
         rc = ckpt_fail(err, CKPT_EFORMAT, "unk_id is not the number of a piece");
     o.unknown = (int32_t)id;
@@ -275,7 +275,7 @@ static int fl_unigram(zt_tokenizer *t, const ckpt_value *model, ckpt_err *err)
 }
 
 /* Read the model; its texts are bytes if the last pre-tokenizer is ByteLevel. */
-static int fl_model(zt_tokenizer *t, const ckpt_value *model, ckpt_err *err)
+static int tkf_model(zt_tokenizer *t, const ckpt_value *model, ckpt_err *err)
 {
     const ckpt_value *type = ckpt_value_get(model, "type");
     const size_t n = t->split.n;
@@ -288,9 +288,9 @@ static int fl_model(zt_tokenizer *t, const ckpt_value *model, ckpt_err *err)
                              "pre-tokenizer ByteLevel is supported as the last one, before BPE");
     }
     if (bpe)
-        return fl_bpe(t, model, bytes, err);
+        return tkf_bpe(t, model, bytes, err);
     if (type && ckpt_value_is(type, "Unigram"))
-        return fl_unigram(t, model, err);
+        return tkf_unigram(t, model, err);
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
                      "model %.60s is not supported: expected BPE or Unigram", tz_said(type));
 }
@@ -298,7 +298,7 @@ static int fl_model(zt_tokenizer *t, const ckpt_value *model, ckpt_err *err)
 /* ---- added tokens ---- */
 
 /* Check the number of an added token against the vocabulary. */
-static int fl_agrees(const zt_tokenizer *t, ckpt_text text, int64_t id, ckpt_err *err)
+static int tkf_agrees(const zt_tokenizer *t, ckpt_text text, int64_t id, ckpt_err *err)
 {
     const tz_token *have = tz_vocab_find(&t->vocab, text.at, text.n);
 
@@ -314,7 +314,7 @@ static int fl_agrees(const zt_tokenizer *t, ckpt_text text, int64_t id, ckpt_err
     return CKPT_OK;
 }
 
-static int fl_added_one(zt_tokenizer *t, const ckpt_value *v, ckpt_err *err)
+static int tkf_added_one(zt_tokenizer *t, const ckpt_value *v, ckpt_err *err)
 {
     const ckpt_value *content = ckpt_value_get(v, "content");
     const bool normal = tz_flag(v, "normalized", false);
@@ -329,7 +329,7 @@ static int fl_added_one(zt_tokenizer *t, const ckpt_value *v, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     (void)ckpt_value_as_int(ckpt_value_get(v, "id"), &id);
-    rc = fl_agrees(t, content->as.text, id, err);
+    rc = tkf_agrees(t, content->as.text, id, err);
     *to = (tz_added){(int32_t)id, tz_flag(v, "single_word", false), tz_flag(v, "lstrip", false),
                      tz_flag(v, "rstrip", false)};
     if (rc == CKPT_OK && !ckpt_bytes_add(&text, content->as.text.at, content->as.text.n))
@@ -337,7 +337,7 @@ static int fl_added_one(zt_tokenizer *t, const ckpt_value *v, ckpt_err *err)
     if (rc == CKPT_OK && normal)
         rc = tz_normal_run(&t->normalizer, &text, &spare, err);
     if (rc == CKPT_OK && text.n > 0)
-        rc = fl_text(t, false, (ckpt_text){(const char *)text.at, text.n}, &token, err);
+        rc = tkf_text(t, false, (ckpt_text){(const char *)text.at, text.n}, &token, err);
     if (rc == CKPT_OK && text.n > 0)
         rc = tz_vocab_add(normal ? &t->normal : &t->raw, &token, err);
     ckpt_vec_free(&text);
@@ -345,7 +345,7 @@ static int fl_added_one(zt_tokenizer *t, const ckpt_value *v, ckpt_err *err)
     return rc;
 }
 
-static int fl_added(zt_tokenizer *t, const ckpt_value *v, ckpt_err *err)
+static int tkf_added(zt_tokenizer *t, const ckpt_value *v, ckpt_err *err)
 {
     const ckpt_seq all = ckpt_value_seq(v);
     int rc = CKPT_OK;
@@ -353,7 +353,7 @@ static int fl_added(zt_tokenizer *t, const ckpt_value *v, ckpt_err *err)
     if (all.n > TZ_TOKENS)
         return ckpt_fail(err, CKPT_ELIMIT, "more than %d added tokens", TZ_TOKENS);
     for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++)
-        rc = fl_added_one(t, all.at[i], err);
+        rc = tkf_added_one(t, all.at[i], err);
     if (rc == CKPT_OK)
         rc = tz_sorted_make(&t->raws, t->raw.token.at, t->raw.token.n, err);
     if (rc == CKPT_OK)
@@ -363,7 +363,7 @@ static int fl_added(zt_tokenizer *t, const ckpt_value *v, ckpt_err *err)
 
 /* ---- the post-processor ---- */
 
-static int fl_put(zt_ids *to, const ckpt_value *v, ckpt_err *err)
+static int tkf_put(zt_ids *to, const ckpt_value *v, ckpt_err *err)
 {
     int64_t id = -1;
     int32_t *at;
@@ -377,7 +377,7 @@ static int fl_put(zt_ids *to, const ckpt_value *v, ckpt_err *err)
     return CKPT_OK;
 }
 
-static int fl_template(zt_tokenizer *t, const ckpt_value *v, ckpt_err *err)
+static int tkf_template(zt_tokenizer *t, const ckpt_value *v, ckpt_err *err)
 {
     const ckpt_seq single = ckpt_value_seq(ckpt_value_get(v, "single"));
     const ckpt_value *special = ckpt_value_get(v, "special_tokens");
@@ -401,37 +401,37 @@ static int fl_template(zt_tokenizer *t, const ckpt_value *v, ckpt_err *err)
                              "without a number",
                              tz_said(name));
         for (uint64_t k = 0; rc == CKPT_OK && k < ids.n; k++)
-            rc = fl_put(passed ? &t->after : &t->before, ids.at[k], err);
+            rc = tkf_put(passed ? &t->after : &t->before, ids.at[k], err);
     }
     if (rc == CKPT_OK && !passed)
         rc = ckpt_fail(err, CKPT_EFORMAT, "the post-processor's template has no text");
     return rc;
 }
 
-static int fl_post(zt_tokenizer *t, const ckpt_value *v, unsigned depth, ckpt_err *err)
+static int tkf_post(zt_tokenizer *t, const ckpt_value *v, unsigned depth, ckpt_err *err)
 {
     const ckpt_value *type = ckpt_value_get(v, "type");
     const ckpt_seq list = ckpt_value_seq(ckpt_value_get(v, "processors"));
     int rc = CKPT_OK;
 
-    if (fl_null(v) || (type && ckpt_value_is(type, "ByteLevel")))
+    if (tkf_null(v) || (type && ckpt_value_is(type, "ByteLevel")))
         return CKPT_OK;
-    if (type && ckpt_value_is(type, "Sequence") && depth < FL_DEPTH) {
+    if (type && ckpt_value_is(type, "Sequence") && depth < TKF_DEPTH) {
         for (uint64_t i = 0; rc == CKPT_OK && i < list.n; i++)
-            rc = fl_post(t, list.at[i], depth + 1, err);
+            rc = tkf_post(t, list.at[i], depth + 1, err);
         return rc;
     }
     if (t->before.n || t->after.n)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "two post-processors add tokens");
     if (type && ckpt_value_is(type, "TemplateProcessing"))
-        return fl_template(t, v, err);
+        return tkf_template(t, v, err);
     if (type &&
         (ckpt_value_is(type, "BertProcessing") || ckpt_value_is(type, "RobertaProcessing"))) {
         const ckpt_seq cls = ckpt_value_seq(ckpt_value_get(v, "cls"));
         const ckpt_seq sep = ckpt_value_seq(ckpt_value_get(v, "sep"));
 
-        rc = fl_put(&t->before, cls.n == 2 ? cls.at[1] : NULL, err);
-        return rc == CKPT_OK ? fl_put(&t->after, sep.n == 2 ? sep.at[1] : NULL, err) : rc;
+        rc = tkf_put(&t->before, cls.n == 2 ? cls.at[1] : NULL, err);
+        return rc == CKPT_OK ? tkf_put(&t->after, sep.n == 2 ? sep.at[1] : NULL, err) : rc;
     }
     return ckpt_fail(err, CKPT_EUNSUPPORTED, "post-processor %.60s is not supported",
                      tz_said(type));
@@ -440,13 +440,13 @@ static int fl_post(zt_tokenizer *t, const ckpt_value *v, unsigned depth, ckpt_er
 /* ---- the file ---- */
 
 /* Copy a small part of the file's tree, whose texts must outlive the tree. */
-static int fl_own(zt_tokenizer *t, const ckpt_value *v, ckpt_value **out, ckpt_err *err)
+static int tkf_own(zt_tokenizer *t, const ckpt_value *v, ckpt_value **out, ckpt_err *err)
 {
     const ckpt_json_style style = {0};
     ckpt_bytes bytes = {0};
     int rc = v ? ckpt_json_write(&bytes, v, &style, err) : CKPT_OK;
     const ckpt_json_text text = {
-        .name = "tokenizer.json", .at = (const char *)bytes.at, .n = bytes.n, .max = FL_BYTES};
+        .name = "tokenizer.json", .at = (const char *)bytes.at, .n = bytes.n, .max = TKF_BYTES};
 
     *out = NULL;
     if (rc == CKPT_OK && v)
@@ -455,22 +455,22 @@ static int fl_own(zt_tokenizer *t, const ckpt_value *v, ckpt_value **out, ckpt_e
     return rc;
 }
 
-static int fl_parts(zt_tokenizer *t, const ckpt_value *all, ckpt_err *err)
+static int tkf_parts(zt_tokenizer *t, const ckpt_value *all, ckpt_err *err)
 {
     ckpt_value *normal = NULL, *split = NULL;
-    int rc = fl_own(t, ckpt_value_get(all, "normalizer"), &normal, err);
+    int rc = tkf_own(t, ckpt_value_get(all, "normalizer"), &normal, err);
 
     if (rc == CKPT_OK)
-        rc = fl_own(t, ckpt_value_get(all, "pre_tokenizer"), &split, err);
+        rc = tkf_own(t, ckpt_value_get(all, "pre_tokenizer"), &split, err);
     if (rc == CKPT_OK)
         rc = tz_normal_read(&t->normalizer, normal, 0, err);
     if (rc == CKPT_OK)
         rc = tz_split_read(&t->split, split, 0, err);
     if (rc == CKPT_OK)
-        rc = fl_model(t, ckpt_value_get(all, "model"), err);
+        rc = tkf_model(t, ckpt_value_get(all, "model"), err);
     if (rc == CKPT_OK)
-        rc = fl_added(t, ckpt_value_get(all, "added_tokens"), err);
-    return rc == CKPT_OK ? fl_post(t, ckpt_value_get(all, "post_processor"), 0, err) : rc;
+        rc = tkf_added(t, ckpt_value_get(all, "added_tokens"), err);
+    return rc == CKPT_OK ? tkf_post(t, ckpt_value_get(all, "post_processor"), 0, err) : rc;
 }
 
 int tz_file_read(zt_tokenizer *t, const char *path, ckpt_err *err)
@@ -478,10 +478,10 @@ int tz_file_read(zt_tokenizer *t, const char *path, ckpt_err *err)
     ckpt_arena *scratch = ckpt_arena_new(UINT64_C(4) << 30);
     ckpt_value *all = NULL;
     ckpt_err why = {0};
-    int rc = scratch ? ckpt_json_read(&all, scratch, path, FL_BYTES, err) : ckpt_fail_memory(err);
+    int rc = scratch ? ckpt_json_read(&all, scratch, path, TKF_BYTES, err) : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK) {
-        rc = fl_parts(t, all, &why);
+        rc = tkf_parts(t, all, &why);
         if (rc != CKPT_OK)
             rc = ckpt_fail(err, rc, "%s: %s", path, why.text);
     }

@@ -10,25 +10,25 @@
 #include "engine/config/fields.h"
 #include "engine/tokenizer/inside.h"
 
-enum { NM_DEPTH = 8 /* sequences in each other */ };
+enum { NRM_DEPTH = 8 /* sequences in each other */ };
 
 /* ---- reading ---- */
 
 static const struct {
     const char *name;
     tz_normal_kind kind;
-} nm_kinds[] = {{"NFC", TZ_NFC},
-                {"NFD", TZ_NFD},
-                {"NFKC", TZ_NFKC},
-                {"NFKD", TZ_NFKD},
-                {"Lowercase", TZ_LOWER},
-                {"Prepend", TZ_PREPEND},
-                {"Replace", TZ_REPLACE},
-                {"Strip", TZ_STRIP},
-                {"StripAccents", TZ_STRIP_ACCENTS},
-                {"Precompiled", TZ_CHARSMAP}};
+} nrm_kinds[] = {{"NFC", TZ_NFC},
+                 {"NFD", TZ_NFD},
+                 {"NFKC", TZ_NFKC},
+                 {"NFKD", TZ_NFKD},
+                 {"Lowercase", TZ_LOWER},
+                 {"Prepend", TZ_PREPEND},
+                 {"Replace", TZ_REPLACE},
+                 {"Strip", TZ_STRIP},
+                 {"StripAccents", TZ_STRIP_ACCENTS},
+                 {"Precompiled", TZ_CHARSMAP}};
 
-static int nm_charsmap(tz_normal *to, const ckpt_value *v, ckpt_err *err)
+static int nrm_charsmap(tz_normal *to, const ckpt_value *v, ckpt_err *err)
 {
     const ckpt_value *text = ckpt_value_get(v, "precompiled_charsmap");
     ckpt_arena *arena = ckpt_arena_new(0);
@@ -47,7 +47,7 @@ static int nm_charsmap(tz_normal *to, const ckpt_value *v, ckpt_err *err)
     return rc;
 }
 
-static int nm_text(tz_normal *to, const ckpt_value *v, const char *key, ckpt_err *err)
+static int nrm_text(tz_normal *to, const ckpt_value *v, const char *key, ckpt_err *err)
 {
     const ckpt_value *text = ckpt_value_get(v, key);
 
@@ -57,29 +57,29 @@ static int nm_text(tz_normal *to, const ckpt_value *v, const char *key, ckpt_err
     return CKPT_OK;
 }
 
-static int nm_one(tz_normals *out, const ckpt_value *v, ckpt_err *err)
+static int nrm_one(tz_normals *out, const ckpt_value *v, ckpt_err *err)
 {
     const ckpt_value *type = ckpt_value_get(v, "type");
     tz_normal *to = ckpt_vec_push(out);
-    size_t i = 0, n = sizeof nm_kinds / sizeof *nm_kinds;
+    size_t i = 0, n = sizeof nrm_kinds / sizeof *nrm_kinds;
 
     if (!to)
         return ckpt_fail_memory(err);
-    while (i < n && !(type && ckpt_value_is(type, nm_kinds[i].name)))
+    while (i < n && !(type && ckpt_value_is(type, nrm_kinds[i].name)))
         i++;
     if (i == n)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "normalizer %.60s is not supported",
                          tz_said(type));
-    to->kind = nm_kinds[i].kind;
+    to->kind = nrm_kinds[i].kind;
     to->left = tz_flag(v, "strip_left", false);
     to->right = tz_flag(v, "strip_right", false);
     if (to->kind == TZ_CHARSMAP)
-        return nm_charsmap(to, v, err);
+        return nrm_charsmap(to, v, err);
     if (to->kind == TZ_PREPEND)
-        return nm_text(to, v, "prepend", err);
+        return nrm_text(to, v, "prepend", err);
     if (to->kind != TZ_REPLACE)
         return CKPT_OK;
-    int rc = nm_text(to, v, "content", err);
+    int rc = nrm_text(to, v, "content", err);
     return rc == CKPT_OK ? tz_pattern_read(&to->pattern, ckpt_value_get(v, "pattern"), err) : rc;
 }
 
@@ -92,9 +92,9 @@ int tz_normal_read(tz_normals *out, const ckpt_value *v, unsigned depth, ckpt_er
     if (!v || v->kind == CKPT_V_NONE)
         return CKPT_OK;
     if (!type || !ckpt_value_is(type, "Sequence"))
-        return nm_one(out, v, err);
-    if (depth >= NM_DEPTH)
-        return ckpt_fail(err, CKPT_ELIMIT, "normalizers are nested more than %d deep", NM_DEPTH);
+        return nrm_one(out, v, err);
+    if (depth >= NRM_DEPTH)
+        return ckpt_fail(err, CKPT_ELIMIT, "normalizers are nested more than %d deep", NRM_DEPTH);
     for (uint64_t i = 0; rc == CKPT_OK && i < list.n; i++)
         rc = tz_normal_read(out, list.at[i], depth + 1, err);
     return rc;
@@ -111,7 +111,7 @@ void tz_normal_free(tz_normals *all)
 
 /* ---- running ---- */
 
-static bool nm_ascii(const ckpt_bytes *s)
+static bool nrm_ascii(const ckpt_bytes *s)
 {
     for (size_t i = 0; i < s->n; i++) {
         if (s->at[i] & 0x80)
@@ -120,13 +120,13 @@ static bool nm_ascii(const ckpt_bytes *s)
     return true;
 }
 
-static bool nm_form(uninorm_t form, const ckpt_bytes *s, ckpt_bytes *to)
+static bool nrm_form(uninorm_t form, const ckpt_bytes *s, ckpt_bytes *to)
 {
     size_t n = 0;
     uint8_t *made;
     bool ok;
 
-    if (nm_ascii(s)) // most text, which these forms do not change
+    if (nrm_ascii(s)) // most text, which these forms do not change
         return ckpt_bytes_add(to, s->at, s->n);
     made = u8_normalize(form, s->at, s->n, NULL, &n);
     ok = made && ckpt_bytes_add(to, made, n);
@@ -135,7 +135,7 @@ static bool nm_form(uninorm_t form, const ckpt_bytes *s, ckpt_bytes *to)
 }
 
 /* Append a character in lower case: without regard to its neighbours, as `tokenizers` does. */
-static bool nm_lower(uint32_t c, ckpt_bytes *to)
+static bool nrm_lower(uint32_t c, ckpt_bytes *to)
 {
     uint8_t bytes[6];
     int n;
@@ -147,7 +147,7 @@ static bool nm_lower(uint32_t c, ckpt_bytes *to)
 }
 
 /* Append the characters of s: in lower case, or without marks. */
-static bool nm_each(tz_normal_kind kind, const ckpt_bytes *s, ckpt_bytes *to)
+static bool nrm_each(tz_normal_kind kind, const ckpt_bytes *s, ckpt_bytes *to)
 {
     bool ok = true;
 
@@ -156,14 +156,14 @@ static bool nm_each(tz_normal_kind kind, const ckpt_bytes *s, ckpt_bytes *to)
 
         len = tz_char(&c, (const char *)s->at + i);
         if (kind == TZ_LOWER)
-            ok = nm_lower(c, to);
+            ok = nrm_lower(c, to);
         else if (!uc_is_general_category_withtable(c, UC_CATEGORY_MASK_M))
             ok = ckpt_bytes_add(to, s->at + i, len);
     }
     return ok;
 }
 
-static bool nm_strip(const tz_normal *how, const ckpt_bytes *s, ckpt_bytes *to)
+static bool nrm_strip(const tz_normal *how, const ckpt_bytes *s, ckpt_bytes *to)
 {
     size_t from = 0, end = s->n, len;
     uint32_t c;
@@ -186,7 +186,7 @@ static bool nm_strip(const tz_normal *how, const ckpt_bytes *s, ckpt_bytes *to)
     return ckpt_bytes_add(to, s->at + from, end - from);
 }
 
-static int nm_replace(const tz_normal *how, const ckpt_bytes *s, ckpt_bytes *to, ckpt_err *err)
+static int nrm_replace(const tz_normal *how, const ckpt_bytes *s, ckpt_bytes *to, ckpt_err *err)
 {
     const ckpt_text text = {(const char *)s->at, s->n};
     size_t done = 0, from = 0;
@@ -213,37 +213,37 @@ static int nm_replace(const tz_normal *how, const ckpt_bytes *s, ckpt_bytes *to,
     return ok ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-static int nm_run(const tz_normal *how, const ckpt_bytes *s, ckpt_bytes *to, ckpt_err *err)
+static int nrm_run(const tz_normal *how, const ckpt_bytes *s, ckpt_bytes *to, ckpt_err *err)
 {
     bool ok = true;
 
     switch (how->kind) {
     case TZ_NFC:
-        ok = nm_form(UNINORM_NFC, s, to);
+        ok = nrm_form(UNINORM_NFC, s, to);
         break;
     case TZ_NFD:
-        ok = nm_form(UNINORM_NFD, s, to);
+        ok = nrm_form(UNINORM_NFD, s, to);
         break;
     case TZ_NFKC:
-        ok = nm_form(UNINORM_NFKC, s, to);
+        ok = nrm_form(UNINORM_NFKC, s, to);
         break;
     case TZ_NFKD:
-        ok = nm_form(UNINORM_NFKD, s, to);
+        ok = nrm_form(UNINORM_NFKD, s, to);
         break;
     case TZ_PREPEND:
         ok = ckpt_bytes_add(to, how->text.at, how->text.n) && ckpt_bytes_add(to, s->at, s->n);
         break;
     case TZ_REPLACE:
-        return nm_replace(how, s, to, err);
+        return nrm_replace(how, s, to, err);
     case TZ_STRIP:
-        ok = nm_strip(how, s, to);
+        ok = nrm_strip(how, s, to);
         break;
     case TZ_CHARSMAP:
         ok = tz_charsmap_run(how->map, to, s->at, s->n);
         break;
     case TZ_LOWER:
     case TZ_STRIP_ACCENTS:
-        ok = nm_each(how->kind, s, to);
+        ok = nrm_each(how->kind, s, to);
     }
     return ok ? CKPT_OK : ckpt_fail_memory(err);
 }
@@ -256,7 +256,7 @@ int tz_normal_run(const tz_normals *all, ckpt_bytes *text, ckpt_bytes *spare, ck
         ckpt_bytes old = *text;
 
         spare->n = 0;
-        rc = nm_run(&all->at[i], text, spare, err);
+        rc = nrm_run(&all->at[i], text, spare, err);
         *text = *spare;
         *spare = old;
         if (rc == CKPT_OK && text->n > 2 * ZT_TEXT_BYTES)

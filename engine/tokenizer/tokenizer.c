@@ -50,15 +50,6 @@ void zt_tokenizer_free(zt_tokenizer *t)
     ckpt_free(t);
 }
 
-uint64_t zt_tokenizer_size(const zt_tokenizer *t)
-{
-    int32_t last = t->vocab.last;
-
-    for (size_t i = 0; i < t->added.n; i++)
-        last = t->added.at[i].id > last ? t->added.at[i].id : last;
-    return (uint64_t)(last + 1);
-}
-
 int32_t zt_tokenizer_find(const zt_tokenizer *t, const char *text)
 {
     const tz_vocab *const all[] = {&t->raw, &t->normal};

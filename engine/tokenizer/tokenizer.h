@@ -35,9 +35,6 @@ CKPT_VEC(zt_ids, int32_t);
 int zt_tokenizer_open(zt_tokenizer **out, const char *path, ckpt_err *err);
 void zt_tokenizer_free(zt_tokenizer *t); /* NULL is fine */
 
-/* The largest token number, plus 1. */
-uint64_t zt_tokenizer_size(const zt_tokenizer *t);
-
 /* Number of a token by its text (an added token, or one of the vocabulary); -1: there is none. */
 int32_t zt_tokenizer_find(const zt_tokenizer *t, const char *text);
 

@@ -83,10 +83,11 @@ static int ug_forward(tz_unigram *u, const char *s, size_t n, ckpt_err *err)
             single = single || t->n == len;
         }
         if (!single && u->o.unknown < 0)
-            return ckpt_fail(err, CKPT_EFORMAT,
-                             "character U+%04X is no piece, and the tokenizer has no token for "
-                             "unknown text",
-                             (unsigned)c);
+            return ckpt_fail(
+                err, CKPT_EFORMAT,
+                "the tokenizer has neither a piece for character U+%04X nor a token for "
+                "unknown text",
+                (unsigned)c);
         if (!single)
             ug_offer(&u->best.at[i + len], u->unknown + here, i, u->o.unknown);
     }

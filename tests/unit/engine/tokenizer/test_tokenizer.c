@@ -46,7 +46,7 @@ static void compare(const char *name)
         for (size_t k = 0; k < ids.n; k++) {
             int32_t want = (int32_t)strtol(at, &at, 10);
 
-            if (ids.at[k] != want || (uint64_t)want >= zt_tokenizer_size(t))
+            if (ids.at[k] != want)
                 fail_msg("%s, text %d, token %d: %d, not %d", name, (int)i, (int)k, (int)ids.at[k],
                          (int)want);
         }

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * records.c: parses lines of .jsonl, and encodes instructions and conversations with the answers
+ * marked.
+ *
+ * Instructions use the prompt of Stanford Alpaca (train.py), and end with the end token.
+ * Conversations use the folder's chat template.  The tokens are always those of the whole text.  An
+ * answer begins with the first token that the text before it does not have.
+ */
+#include "engine/data/records.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/tokenizer/chat.h"
+#include "libckpt/codec/json/json.h"
+#include "libckpt/io/io.h"
+
+enum { REC_PATH = 4096 };
+#define REC_BYTES (UINT64_C(64) << 20) /* limit of a file of settings */
+
+#define REC_TASK(rest)  "Below is an instruction that describes a task" rest
+#define REC_APPROPRIATE "Write a response that appropriately completes the request.\n\n"
+
+struct zt_records {
+    zt_tokenizer *tokenizer;
+    ckpt_arena *arena;        /* settings */
+    ckpt_arena *line;         /* the last record */
+    const ckpt_value *config; /* tokenizer_config.json, or NULL */
+    ckpt_text template;       /* n 0: none */
+    const zt_chat *chat;      /* NULL: not looked up yet */
+    ckpt_text bos, eos;
+    int32_t end; /* -1: none */
+    ckpt_bytes text;
+    zt_spans answers;
+    zt_ids part;
+};
+
+/* ---- settings of the folder ---- */
+
+/* The path of a file beside the tokenizer; NULL: it does not exist. */
+static const char *rec_beside(char *to, const char *tokenizer, const char *name)
+{
+    const char *slash = strrchr(tokenizer, '/');
+    int n =
+        snprintf(to, REC_PATH, "%.*s%s", slash ? (int)(slash - tokenizer) + 1 : 0, tokenizer, name);
+
+    return n < REC_PATH && access(to, R_OK) == 0 ? to : NULL;
+}
+
+/* The text of a special token: a text, or an object with its "content". */
+static ckpt_text rec_token(const zt_records *r, const char *key)
+{
+    const ckpt_value *v = ckpt_value_get(r->config, key);
+
+    if (v && v->kind == CKPT_V_DICT)
+        v = ckpt_value_get(v, "content");
+    return v && v->kind == CKPT_V_STR ? v->as.text : (ckpt_text){"", 0};
+}
+
+/* The template in tokenizer_config.json: a text, or a list of which "default" counts. */
+static void rec_template(zt_records *r)
+{
+    const ckpt_value *v = ckpt_value_get(r->config, "chat_template");
+    const ckpt_seq list = ckpt_value_seq(v);
+
+    for (uint64_t i = 0; i < list.n; i++) {
+        const ckpt_value *name = ckpt_value_get(list.at[i], "name");
+        if (name && ckpt_value_is(name, "default"))
+            v = ckpt_value_get(list.at[i], "template");
+    }
+    if (v && v->kind == CKPT_V_STR)
+        r->template = v->as.text;
+}
+
+/* Read chat_template.jinja, which replaces the template of tokenizer_config.json. */
+static int rec_jinja(zt_records *r, const char *path, ckpt_err *err)
+{
+    char *bytes = NULL;
+    uint64_t n = 0;
+    int rc = ckpt_io_slurp(&bytes, &n, path, REC_BYTES, err);
+
+    if (rc == CKPT_OK) {
+        r->template = (ckpt_text){ckpt_arena_string(r->arena, bytes, n), n};
+        rc = r->template.at ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    ckpt_free(bytes);
+    return rc;
+}
+
+/* The end token: eos_token of the folder, else eos_token_id of the model. */
+static void rec_end(zt_records *r, const zt_model_config *m)
+{
+    const ckpt_value *id = ckpt_value_get(m->json, "eos_token_id");
+    int64_t number = -1;
+
+    r->end = r->eos.n ? zt_tokenizer_find(r->tokenizer, r->eos.at) : -1;
+    if (ckpt_value_seq(id).n > 0)
+        id = ckpt_value_seq(id).at[0];
+    if (r->end < 0 && ckpt_value_as_int(id, &number) && number >= 0 && number < INT32_MAX)
+        r->end = (int32_t)number;
+}
+
+static int rec_settings(zt_records *r, const zt_data_opts *o, ckpt_err *err)
+{
+    char name[REC_PATH];
+    ckpt_value *config = NULL;
+    const char *path = rec_beside(name, o->vocab, "tokenizer_config.json");
+    int rc = path ? ckpt_json_read(&config, r->arena, path, REC_BYTES, err) : CKPT_OK;
+
+    r->config = config;
+    r->bos = rec_token(r, "bos_token");
+    r->eos = rec_token(r, "eos_token");
+    rec_template(r);
+    path = rec_beside(name, o->vocab, "chat_template.jinja");
+    if (rc == CKPT_OK && path)
+        rc = rec_jinja(r, path, err);
+    rec_end(r, o->model);
+    return rc;
+}
+
+int zt_records_new(zt_records **out, zt_tokenizer *t, const zt_data_opts *opts, ckpt_err *err)
+{
+    zt_records *r = ckpt_alloc(sizeof *r);
+    int rc;
+
+    *out = r;
+    if (!r)
+        return ckpt_fail_memory(err);
+    r->tokenizer = t;
+    r->arena = ckpt_arena_new(0);
+    rc = r->arena ? rec_settings(r, opts, err) : ckpt_fail_memory(err);
+    return rc;
+}
+
+void zt_records_free(zt_records *r)
+{
+    if (!r)
+        return;
+    ckpt_arena_free(r->arena);
+    ckpt_arena_free(r->line);
+    ckpt_vec_free(&r->text);
+    ckpt_vec_free(&r->answers);
+    ckpt_vec_free(&r->part);
+    ckpt_free(r);
+}
+
+int zt_records_end(const zt_records *r, int32_t *end, ckpt_err *err)
+{
+    *end = r->end;
+    if (r->end >= 0)
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EMISSING,
+                     "the tokenizer's folder does not name the token that ends a text: expected "
+                     "eos_token in tokenizer_config.json, or eos_token_id in config.json");
+}
+
+/* ---- parsing ---- */
+
+static const ckpt_text *rec_text(const ckpt_value *v, const char *key)
+{
+    const ckpt_value *text = ckpt_value_get(v, key);
+
+    return text && text->kind == CKPT_V_STR ? &text->as.text : NULL;
+}
+
+int zt_records_parse(zt_records *r, ckpt_text line, zt_record *out, ckpt_err *err)
+{
+    const ckpt_json_text json = {.name = "the record", .at = line.at, .n = line.n, .max = line.n};
+    ckpt_value *v = NULL;
+    int rc;
+
+    *out = (zt_record){0};
+    while (line.n > 0 && strchr(" \t\r\n", line.at[line.n - 1]) && line.at[line.n - 1])
+        line.n--;
+    if (line.n == 0)
+        return CKPT_OK;
+    ckpt_arena_free(r->line);
+    r->line = ckpt_arena_new(UINT64_C(4) << 30);
+    rc = r->line ? ckpt_json_parse(&v, r->line, &json, err) : ckpt_fail_memory(err);
+    if (rc != CKPT_OK)
+        return rc;
+    out->value = v;
+    if (ckpt_value_get(v, "messages"))
+        out->kind = ZT_RECORD_MESSAGES;
+    else if (rec_text(v, "instruction") && rec_text(v, "output"))
+        out->kind = ZT_RECORD_INSTRUCTION;
+    else if (rec_text(v, "text")) {
+        out->kind = ZT_RECORD_TEXT;
+        out->text = *rec_text(v, "text");
+    } else
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "expected an object with \"text\", with \"messages\", or with "
+                         "\"instruction\" and \"output\"");
+    return CKPT_OK;
+}
+
+/* ---- encoding ---- */
+
+static bool rec_put(zt_records *r, const ckpt_text *text)
+{
+    return ckpt_bytes_add(&r->text, text->at, text->n);
+}
+
+/* Write Alpaca's prompt and the answer, which is the only span. */
+static bool rec_instruction(zt_records *r, const ckpt_value *v)
+{
+    const ckpt_text *input = rec_text(v, "input");
+    zt_span *span = ckpt_vec_push(&r->answers);
+    bool ok = span != NULL;
+
+    if (input && input->n == 0)
+        input = NULL;
+    ok = ok && ckpt_bytes_printf(
+                   &r->text, "%s" REC_APPROPRIATE "### Instruction:\n",
+                   input ? REC_TASK(", paired with an input that provides further context. ")
+                         : REC_TASK(". "));
+    ok = ok && rec_put(r, rec_text(v, "instruction"));
+    if (ok && input)
+        ok = ckpt_bytes_printf(&r->text, "\n\n### Input:\n") && rec_put(r, input);
+    ok = ok && ckpt_bytes_printf(&r->text, "\n\n### Response:");
+    if (!ok)
+        return false;
+    span->from = r->text.n;
+    ok = rec_put(r, rec_text(v, "output"));
+    span->to = r->text.n;
+    return ok;
+}
+
+static int rec_talk(zt_records *r, const ckpt_value *v, ckpt_err *err)
+{
+    const zt_talk talk = {ckpt_value_get(v, "messages"), r->bos, r->eos};
+
+    if (r->template.n == 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "\"messages\" need a chat template, but the tokenizer's folder has none: "
+                         "expected chat_template in tokenizer_config.json");
+    int rc = r->chat ? CKPT_OK : zt_chat_find(&r->chat, r->template, err);
+    return rc == CKPT_OK ? zt_chat_write(r->chat, &talk, &r->text, &r->answers, err) : rc;
+}
+
+/* Count the first tokens that are the same when the text ends at `to`. */
+static int rec_common(zt_records *r, const zt_ids *all, size_t to, bool special, size_t *n,
+                      ckpt_err *err)
+{
+    int rc;
+
+    *n = all->n;
+    if (to == r->text.n)
+        return CKPT_OK;
+    r->part.n = *n = 0;
+    rc = zt_tokenizer_encode(r->tokenizer, (ckpt_text){(const char *)r->text.at, to}, special,
+                             &r->part, err);
+    while (rc == CKPT_OK && *n < r->part.n && *n < all->n && r->part.at[*n] == all->at[*n])
+        ++*n;
+    return rc;
+}
+
+/* Encode the text, and mark the tokens of its answers. */
+static int rec_mark(zt_records *r, bool special, zt_answer *out, ckpt_err *err)
+{
+    const ckpt_text text = {(const char *)r->text.at, r->text.n};
+    int rc = zt_tokenizer_encode(r->tokenizer, text, special, &out->ids, err);
+
+    if (rc == CKPT_OK && !ckpt_bytes_add(&out->trained, NULL, out->ids.n))
+        rc = ckpt_fail_memory(err);
+    for (size_t i = 0; rc == CKPT_OK && i < r->answers.n; i++) {
+        size_t from = 0, to = 0;
+
+        rc = rec_common(r, &out->ids, r->answers.at[i].from, special, &from, err);
+        if (rc == CKPT_OK)
+            rc = rec_common(r, &out->ids, r->answers.at[i].to, special, &to, err);
+        if (rc == CKPT_OK && to > from)
+            memset(out->trained.at + from, 1, to - from);
+    }
+    return rc;
+}
+
+int zt_records_encode(zt_records *r, const zt_record *record, zt_answer *out, ckpt_err *err)
+{
+    const bool talk = record->kind == ZT_RECORD_MESSAGES;
+    const uint8_t one = 1;
+    int32_t *end;
+    int rc;
+
+    r->text.n = r->answers.n = out->ids.n = out->trained.n = 0;
+    if (talk)
+        rc = rec_talk(r, record->value, err);
+    else
+        rc = rec_instruction(r, record->value) ? CKPT_OK : ckpt_fail_memory(err);
+    // a template writes the begin token itself
+    if (rc == CKPT_OK)
+        rc = rec_mark(r, !talk, out, err);
+    if (rc != CKPT_OK || talk || (out->ids.n && out->ids.at[out->ids.n - 1] == r->end))
+        return rc;
+    end = ckpt_vec_push(&out->ids);
+    if (!end || !ckpt_bytes_add(&out->trained, &one, 1))
+        return ckpt_fail_memory(err);
+    *end = r->end;
+    return CKPT_OK;
+}
