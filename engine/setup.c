@@ -67,6 +67,8 @@ static int su_tokenizer(zt_engine *e, ckpt_err *err)
     e->vocab = e->opts->vocab;
     if (!e->vocab)
         e->vocab = su_beside(e, words && !text ? "tokenizer.json" : "vocab.txt");
+    if (!e->vocab && words && !text)
+        e->vocab = su_beside(e, "tokenizer.model");
     e->lower_case = !e->opts->cased;
     if (path)
         rc = ckpt_json_read(&json, e->arena, path, ZT_JSON_BYTES, err);

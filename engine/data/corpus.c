@@ -211,11 +211,12 @@ static int crp_tokenizer(crp_source *s, ckpt_err *err)
                          "%s: causal language models train on text without labels, and %s does not",
                          o->path, o->model->class_name);
     if (!o->vocab)
-        return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: text needs a tokenizer, but the model's folder has no "
-                         "tokenizer.json; name it with --vocab, or make tokens with python -m "
-                         "ckpt.tokens",
-                         o->path);
+        return ckpt_fail(
+            err, CKPT_EUSAGE,
+            "%s: text needs a tokenizer, but the model's folder has neither tokenizer.json "
+            "nor tokenizer.model; name one with --vocab, or make tokens with python "
+            "-m ckpt.tokens",
+            o->path);
     rc = zt_tokenizer_open(&s->tokenizer, o->vocab, err);
     if (rc == CKPT_OK)
         rc = zt_records_new(&s->records, s->tokenizer, o, err);

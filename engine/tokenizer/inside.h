@@ -221,7 +221,7 @@ void tz_unigram_free(tz_unigram *u); /* NULL is fine */
  */
 int tz_unigram_encode(tz_unigram *u, const char *s, size_t n, zt_ids *out, ckpt_err *err);
 
-/* ---- tokenizer.c, file.c ---- */
+/* ---- tokenizer.c, file.c, spm.c ---- */
 
 /* A token that is found in text before the model sees it. */
 typedef struct tz_added {
@@ -244,6 +244,9 @@ struct zt_tokenizer {
     zt_ids before, after; /* tokens of the post-processor */
     tz_work work;
 };
+
+/* Read tokenizer.model into an empty tokenizer.  Errors as zt_tokenizer_open. */
+int tz_spm_read(zt_tokenizer *t, const char *path, ckpt_err *err);
 
 /* Read tokenizer.json into an empty tokenizer.  Errors as zt_tokenizer_open. */
 int tz_file_read(zt_tokenizer *t, const char *path, ckpt_err *err);

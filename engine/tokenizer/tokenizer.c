@@ -9,6 +9,13 @@
 #include "engine/tokenizer/inside.h"
 #include "libckpt/map/map.h"
 
+static bool enc_is_spm(const char *path)
+{
+    const size_t n = strlen(path);
+
+    return n >= 6 && strcmp(path + n - 6, ".model") == 0;
+}
+
 int zt_tokenizer_open(zt_tokenizer **out, const char *path, ckpt_err *err)
 {
     zt_tokenizer *t = ckpt_alloc(sizeof *t);
@@ -18,7 +25,9 @@ int zt_tokenizer_open(zt_tokenizer **out, const char *path, ckpt_err *err)
         return ckpt_fail_memory(err);
     t->vocab.last = t->raw.last = t->normal.last = -1;
     t->arena = ckpt_arena_new(UINT64_C(4) << 30);
-    rc = t->arena ? tz_file_read(t, path, err) : ckpt_fail_memory(err);
+    rc = !t->arena          ? ckpt_fail_memory(err)
+         : enc_is_spm(path) ? tz_spm_read(t, path, err)
+                            : tz_file_read(t, path, err);
     if (rc == CKPT_OK)
         *out = t;
     else

@@ -3,7 +3,7 @@
  * tokenizer.h: declares the tokenizer of a model folder, which converts text to token numbers.
  *
  *     tokenizer.c  text to tokens: added tokens, then the parts below
- *     file.c       tokenizer.json to those parts
+ *     file.c       tokenizer.json to those parts; spm.c: tokenizer.model
  *     vocab.c      tokens by their text; sorted.c: the keys that a text begins with
  *     normal.c     normalizers (charsmap.c: SentencePiece's table of characters)
  *     chars.c      classes of characters; fields.c: values of tokenizer.json
@@ -27,7 +27,7 @@ typedef struct zt_tokenizer zt_tokenizer;
 CKPT_VEC(zt_ids, int32_t);
 
 /*
- * Read the tokenizer.json at path.
+ * Read the tokenizer at path: a SentencePiece model if it ends in ".model", else a tokenizer.json.
  *
  * Errors   CKPT_EFORMAT: damaged, contradicts itself; CKPT_EUNSUPPORTED: a component that is not
  *          implemented; CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT

@@ -281,6 +281,36 @@ def compare(a, name, t, texts):
     return bad
 
 
+def pieces(a, texts):
+    """tokenizer.model against the sentencepiece library, on texts without special pieces and the texts of bytes."""
+    import sentencepiece
+    bad = 0
+    for name, options in (('spm_bpe', dict(model_type='bpe', byte_fallback=True, vocab_size=560, normalization_rule_name='identity',
+                                           remove_extra_whitespaces=False)),
+                          ('spm_bpe_trim', dict(model_type='bpe', vocab_size=260, normalization_rule_name='identity')),
+                          ('spm_unigram', dict(vocab_size=300, normalization_rule_name='identity')),
+                          ('spm_unigram_bytes', dict(vocab_size=560, byte_fallback=True, normalization_rule_name='identity'))):
+        path = sentencepiece_model(a.folder, **options)
+        m = sentencepiece.SentencePieceProcessor(model_file=path)
+        # SentencePiece reads U+2581 in text as a blank, and its unigram takes a NUL as an end
+        some = [x for x in texts if not any(y in x for y in ('<s>', '</s>', '<unk>', '<0x', '▁', '\0')) and
+                (not options.get('remove_extra_whitespaces', True) or not any(ord(c) > 127 and c.isspace() or c in SPACES for c in x))]
+        wrong = 0
+        for text, got in zip(some, ours(a.encode, path, some, False)):
+            want = ' '.join(map(str, m.encode(text)))
+            if want != got:
+                wrong += 1
+                if wrong <= 3:
+                    print('%s: %r:\n  sentencepiece %s\n  zerotrain     %s' % (name, text, want, got))
+        print('%s: %d of %d texts differ' % (name, wrong, len(some)))
+        bad += wrong > 0
+    return bad
+
+
+# white space that a Strip of transformers' conversion removes at the ends, and SentencePiece does not
+SPACES = '\t\n\r\x0b\x0c\x1c\x1d\x1e\x1f'
+
+
 def record(a):
     r = random.Random(5)
     # ckpt refuses a NUL in JSON
@@ -294,6 +324,17 @@ def record(a):
             t.save(os.path.join(a.record, name + '.json'), pretty=False)
             with open(os.path.join(a.record, name + '.ids'), 'w') as f:
                 f.write(''.join(' '.join(map(str, t.encode(x).ids)) + '\n' for x in texts))
+    import sentencepiece
+    with tempfile.TemporaryDirectory() as d:
+        path = sentencepiece_model(d, model_type='bpe', byte_fallback=True, vocab_size=560, normalization_rule_name='identity',
+                                   remove_extra_whitespaces=False)
+        with open(path, 'rb') as f, open(os.path.join(a.record, 'spm.model'), 'wb') as to:
+            to.write(f.read())
+        m = sentencepiece.SentencePieceProcessor(model_file=path)
+        # special pieces are not found in text by this library
+        plain = [x for x in texts if not any(y in x for y in ('<s>', '</s>', '<unk>', '<0x', '▁'))]
+        with open(os.path.join(a.record, 'spm.ids'), 'w') as f:
+            f.write(''.join(' '.join(map(str, [1] + m.encode(x))) + '\n' if x in plain else '\n' for x in texts))
 
 
 def main():
@@ -315,6 +356,7 @@ def main():
             bad += wrong > 0
             if wrong:
                 print('%s: %d of %d texts differ (seed %d)' % (name, wrong, 2 * len(texts), a.seed))
+        bad += pieces(a, texts)
     print('tokenizers: %d of %d equal on %d texts' % (n - bad, n, len(texts)))
     return 1 if bad else 0
 

@@ -62,7 +62,7 @@ static const cli_option told_table[] = {
     {"seq", 0, CLI_WHOLE, OP(seq), "N",
      "tokens of a sample (default: the model's positions; text: at most 1024, rows: 128)"},
     {"vocab", 0, CLI_FILE, OP(vocab), "FILE",
-     "vocab.txt or tokenizer.json for text (default: beside the model)"},
+     "vocab.txt, tokenizer.json or .model for text (default: beside the model)"},
     {"cased", 0, CLI_FLAG, OP(cased), NULL,
      "keep the case of text (default: by the model's tokenizer_config.json)"},
     {"token-dtype", 0, CLI_TEXT, OP(token_dtype), "uint16|uint32", "dtype of tokens in .bin files"},

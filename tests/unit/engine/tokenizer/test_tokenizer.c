@@ -3,6 +3,9 @@
  * test_tokenizer.c: tests encoding against numbers that Hugging Face's `tokenizers` gave, and
  * refusals.  tests/interop/tokenizers_equal.py --record made tests/fixtures/tokenizers.
  */
+#define _GNU_SOURCE /* mkstemps */
+#include <unistd.h>
+
 #include "engine/tokenizer/tokenizer.h"
 #include "libckpt/codec/json/json.h"
 #include "tests/unit/unit.h"
@@ -31,15 +34,17 @@ static void compare(const char *name)
     FILE *f;
 
     assert_int_equal(ckpt_json_read(&texts, arena, FIXTURES "texts.json", 1 << 20, &err), CKPT_OK);
-    snprintf(path, sizeof path, FIXTURES "%s.json", name);
+    snprintf(path, sizeof path, FIXTURES "%s%s", name, strchr(name, '.') ? "" : ".json");
     t = open_ok(path);
-    snprintf(path, sizeof path, FIXTURES "%s.ids", name);
+    snprintf(path, sizeof path, FIXTURES "%.*s.ids", (int)strcspn(name, "."), name);
     f = fopen(path, "r");
     assert_non_null(f);
     for (uint64_t i = 0; i < texts->as.seq.n; i++) {
         char *at = fgets(line, sizeof line, f);
 
         assert_non_null(at);
+        if (*at == '\n') // not recorded
+            continue;
         ids.n = 0;
         if (zt_tokenizer_encode(t, texts->as.seq.at[i]->as.text, true, &ids, &err) != CKPT_OK)
             fail_msg("%s", err.text);
@@ -67,6 +72,7 @@ static void test_recorded(void **state)
     compare("llama2");
     compare("mistral");
     compare("unigram");
+    compare("spm.model");
 }
 
 static void test_find(void **state)
@@ -134,6 +140,34 @@ static void test_refused(void **state)
             CKPT_EFORMAT, "damaged");
 }
 
+/* Expect a tokenizer.model to be refused. */
+static void refused_model(const char *bytes, size_t n, int code, const char *why)
+{
+    char path[] = "/tmp/ckpt-tokenizer-XXXXXX.model";
+    zt_tokenizer *t = NULL;
+    ckpt_err err = {0};
+    int fd = mkstemps(path, 6);
+
+    assert_true(fd >= 0 && write(fd, bytes, n) == (ssize_t)n && close(fd) == 0);
+    assert_int_equal(zt_tokenizer_open(&t, path, &err), code);
+    if (!strstr(err.text, why))
+        fail_msg("'%s' lacks '%s'", err.text, why);
+    remove(path);
+}
+
+static void test_refused_model(void **state)
+{
+    (void)state;
+    refused_model("", 0, CKPT_EFORMAT, "damaged");
+    refused_model("\x0a\x05x", 3, CKPT_EFORMAT, "damaged");
+    refused_model("\x0a\x02\x0a\x00", 4, CKPT_EFORMAT, "piece 0 is damaged");
+    refused_model("\x0a\x03\x0a\x01x\x0a\x03\x0a\x01x", 10, CKPT_EFORMAT, "is there twice");
+    // a word model; white space as a suffix
+    refused_model("\x0a\x03\x0a\x01x\x12\x02\x18\x03", 9, CKPT_EUNSUPPORTED, "of kind 3");
+    refused_model("\x0a\x03\x0a\x01x\x12\x03\xc0\x01\x01", 10, CKPT_EUNSUPPORTED, "suffix");
+    refused_model("\x0a\x03\x0a\x01x\x12\x03\xc0\x02\x05", 10, CKPT_EFORMAT, "unknown piece");
+}
+
 /* One word of many symbols: the heap, in less than quadratic time. */
 static void test_long_word(void **state)
 {
@@ -157,9 +191,8 @@ static void test_long_word(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recorded),
-        cmocka_unit_test(test_find),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_recorded),  cmocka_unit_test(test_find),
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_refused_model),
         cmocka_unit_test(test_long_word),
     };
 
