@@ -10,13 +10,15 @@ static const char sample[] = "Hello,  world! It's 123\n<s>\xe2\x96\x81\xc3\xa9\x
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const uint8_t *end = size ? memchr(data, 0, size) : NULL;
+    const bool json = size && data[0] == '{';
+    const uint8_t *end = json ? memchr(data, 0, size) : NULL;
     size_t n = end ? (size_t)(end - data) : size;
     ckpt_text text = {sample, sizeof sample - 1};
     zt_tokenizer *t = NULL;
     zt_ids ids = {0};
     ckpt_err err = {0};
-    int rc = zt_tokenizer_open(&t, fuzz_file("tokenizer.json", data, n), &err);
+    int rc = zt_tokenizer_open(&t, fuzz_file(json ? "tokenizer.json" : "tokenizer.model", data, n),
+                               &err);
 
     fuzz_require(rc == CKPT_OK || (err.code == rc && err.text[0] != '\0'));
     if (rc != CKPT_OK)
