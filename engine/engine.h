@@ -33,7 +33,7 @@ typedef struct zt_options {
     // data
     const char *data, *eval_data, *vocab, *token_dtype;
     int64_t seq, max_samples, max_eval_samples; /* 0: all */
-    bool cased, no_shuffle;
+    bool cased, no_shuffle, packing;
     // length and intervals
     int64_t max_steps, epochs, save_every, eval_every, keep, seed;
     // files

@@ -92,6 +92,7 @@ static int su_open_data(zt_engine *e, zt_data **out, const char *path, bool eval
         .seed = (uint64_t)o->seed,
         .shuffle = !evaluate && !o->no_shuffle,
         .evaluate = evaluate,
+        .packing = o->packing,
         .lower_case = e->lower_case,
         .limit = (uint64_t)(evaluate && !o->predictions ? o->max_eval_samples
                             : evaluate                  ? 0

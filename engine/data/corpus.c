@@ -8,7 +8,7 @@
  * and the whole of a .txt.
  *
  * Records with answers (records.c) are one sample each, cut to --seq tokens; only answers have
- * labels.
+ * labels.  With packing, the cut records are joined like text.
  *
  * Every rank tokenizes the whole file, into a temporary file, before the first update.
  */
@@ -31,6 +31,7 @@ typedef struct crp_source {
     crp_starts start; /* records with answers: index of the first token of each, and the end */
     zt_answer answer;
     bool answers, texts; /* kinds of records so far */
+    bool packing;        /* records with answers are joined, too */
     int32_t end;         /* the end token */
     uint32_t *row;
 } crp_source;
@@ -42,8 +43,8 @@ static int crp_get(zt_source *base, uint64_t sample, uint64_t row, const zt_inpu
 {
     crp_source *s = (crp_source *)base;
     const uint64_t seq = s->base.seq, at = row * seq;
-    const uint64_t from = s->answers ? s->start.at[sample] : sample * seq;
-    const uint64_t n = s->answers ? s->start.at[sample + 1] - from : seq;
+    const uint64_t from = s->base.ragged ? s->start.at[sample] : sample * seq;
+    const uint64_t n = s->base.ragged ? s->start.at[sample + 1] - from : seq;
     int rc = zt_store_read(s->store, s->row, (size_t)n, from, err);
 
     for (uint64_t i = 0; rc == CKPT_OK && i < seq; i++) {
@@ -206,7 +207,7 @@ static int crp_tokenizer(crp_source *s, ckpt_err *err)
     const zt_data_opts *o = s->o;
     int rc;
 
-    if (o->model->arch == ZT_BERT_CLASSIFIER || o->model->arch == ZT_BERT_MLM)
+    if (!zt_arch_causal(o->model->arch))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s: causal language models train on text without labels, and %s does not",
                          o->path, o->model->class_name);
@@ -230,13 +231,13 @@ static int crp_count(crp_source *s, ckpt_err *err)
 {
     const uint64_t tokens = zt_store_count(s->store);
 
-    s->base.count = s->answers ? s->start.n - 1 : tokens / s->base.seq;
-    s->base.ragged = s->answers;
-    s->base.has =
-        (zt_has){.attention_mask = s->answers, .labels = s->answers, .label_per_token = s->answers};
+    s->base.ragged = s->answers && !s->packing;
+    s->base.count = s->base.ragged ? s->start.n - 1 : tokens / s->base.seq;
+    s->base.has = (zt_has){
+        .attention_mask = s->base.ragged, .labels = s->answers, .label_per_token = s->answers};
     if (s->base.count > 0)
         return CKPT_OK;
-    return s->answers
+    return s->answers && s->start.n == 1
                ? ckpt_fail(err, CKPT_EFORMAT,
                            "%s: no record has an answer within --seq %" PRIu64 " tokens",
                            s->o->path, s->base.seq)
@@ -253,7 +254,7 @@ int zt_corpus_open(zt_source **out, const zt_data_opts *o, ckpt_err *err)
 
     if (!s)
         return ckpt_fail_memory(err);
-    *s = (crp_source){.o = o, .base = {.ops = &crp_ops, .checked = true}};
+    *s = (crp_source){.o = o, .packing = o->packing, .base = {.ops = &crp_ops, .checked = true}};
     rc = crp_tokenizer(s, err);
     if (rc == CKPT_OK)
         rc = crp_seq(s, err);

@@ -29,6 +29,7 @@ typedef struct zt_data_opts {
     int rank, world;
     uint64_t seed;
     bool shuffle, evaluate; /* evaluate: each sample once; the last batch may be smaller */
+    bool packing;           /* join instructions and conversations */
     bool lower_case;        /* WordPiece: do_lower_case, from tokenizer_config.json or --cased */
     uint64_t limit;         /* use only the first samples of the file; 0: all */
     const zt_model_config *model;

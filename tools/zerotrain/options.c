@@ -66,6 +66,7 @@ static const cli_option told_table[] = {
     {"cased", 0, CLI_FLAG, OP(cased), NULL,
      "keep the case of text (default: by the model's tokenizer_config.json)"},
     {"token-dtype", 0, CLI_TEXT, OP(token_dtype), "uint16|uint32", "dtype of tokens in .bin files"},
+    {"packing", 0, CLI_FLAG, OP(packing), NULL, "join instructions and conversations like text"},
     {"no-shuffle", 0, CLI_FLAG, OP(no_shuffle), NULL, "read samples in the order of the file"},
     {"seed", 0, CLI_INTEGER, OP(seed), "N",
      "seed of random weights, shuffling and dropout (default: 42)"},
@@ -234,7 +235,7 @@ static int told_file(cli_line *line, const char *path, ckpt_err *err)
 static const cli_heading told_headings[] = {
     {"Common options", "deepspeed_config model data init max-steps save save-every load save-model "
                        "device"},
-    {"Data", "eval-data seq vocab cased token-dtype no-shuffle"},
+    {"Data", "eval-data seq vocab cased packing token-dtype no-shuffle"},
     {"Training", "epochs strict-config dropout activation-checkpointing seed deterministic threads "
                  "param-groups freeze lora-rank lora-alpha lora-dropout lora-targets"},
     {"Evaluation", "evaluate json predict eval-every"},

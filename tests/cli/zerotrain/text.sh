@@ -29,6 +29,7 @@ for data in a.txt text.jsonl talk.jsonl asked.jsonl; do
 done
 OMPI_MCA_rmaps_base_oversubscribe=1 mpirun -q -n 2 zerotrain --deepspeed_config ds.json --model model --threads 1 --quiet --seq 32 --max-steps 1 --data a.txt
 echo "exit status $?"
+go --model model --data asked.jsonl --seq 200 --packing
 go --model model --data asked.jsonl --seq 16
 go --model model --data bad.txt --seq 16
 go --model small.json --vocab model/tokenizer.json --data a.txt --seq 16

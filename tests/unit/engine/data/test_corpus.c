@@ -10,6 +10,7 @@
 #define CHATML                                                                                     \
     "{%- for message in messages %}\\n    {{- '<|im_start|>' + message.role }}\\n{%- endfor %}"
 
+static bool packing; /* option of open_text */
 static char folder[] = "/tmp/ckpt-corpus-XXXXXX";
 static const zt_model_config model = {
     .arch = ZT_GPT2, .class_name = "GPT2LMHeadModel", .vocab = 500, .positions = 4096};
@@ -54,6 +55,7 @@ static int open_text(zt_data **out, const char *name, const char *text, uint64_t
                       .micro_batch = 2,
                       .world = 1,
                       .evaluate = true,
+                      .packing = packing,
                       .model = &model};
 
     snprintf(vocab, sizeof vocab, "%s/tokenizer.json", folder);
@@ -226,6 +228,41 @@ static void test_instructions(void **state)
     ckpt_vec_free(&want);
 }
 
+/* The same records joined: no padding, and labels of answers only. */
+static void test_packing(void **state)
+{
+    static const char text[] = "{\"instruction\": \"Add.\", \"output\": \"3\"}\n"
+                               "{\"instruction\": \"Say.\", \"output\": \"é\"}\n";
+    zt_data *one, *all;
+    zt_batch a, b;
+    ckpt_err err = {0};
+    int32_t *ids = calloc(1000, 4), *labels = calloc(1000, 4);
+    size_t n = 0;
+
+    (void)state;
+    assert_true(ids && labels);
+    tokenizer("llama3", "{\"eos_token\": {\"content\": \"<|endoftext|>\"}}");
+    one = open_ok("a.jsonl", text, 400);
+    assert_int_equal(zt_data_batch(one, 0, &a, &err), CKPT_OK);
+    for (size_t i = 0; i < a.batch * a.seq; i++) {
+        ids[n] = a.input_ids[i];
+        labels[n] = a.labels[i];
+        n += a.attention_mask[i] != 0;
+    }
+    packing = true;
+    all = open_ok("a.jsonl", text, n / 2);
+    packing = false;
+    assert_int_equal(zt_data_count(all), 2);
+    assert_int_equal(zt_data_batch(all, 0, &b, &err), CKPT_OK);
+    assert_null(b.attention_mask);
+    assert_memory_equal(b.input_ids, ids, n / 2 * 8);
+    assert_memory_equal(b.labels, labels, n / 2 * 8);
+    zt_data_free(one);
+    zt_data_free(all);
+    free(ids);
+    free(labels);
+}
+
 static void test_messages(void **state)
 {
     zt_data *d;
@@ -277,7 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lines),    cmocka_unit_test(test_long),
         cmocka_unit_test(test_messages), cmocka_unit_test(test_instructions),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_packing),  cmocka_unit_test(test_refused),
     };
 
     assert_non_null(mkdtemp(folder));
