@@ -7,19 +7,25 @@
 
 #include "engine/zero/own.h"
 
-#define VA_CHUNK (UINT64_C(1) << 18) /* elements at a time: 1 MiB */
+/* Elements at a time, 16 MiB: enough for many threads to draw values for some milliseconds. */
+#define VA_CHUNK (UINT64_C(1) << 22)
 
 /* Buffers for values on their way to the device. */
 typedef struct va_way {
+    uint64_t n;
     float *host;
     void *device; /* equals host on a host device */
 } va_way;
 
 static int va_new(zt_zero *z, va_way *w, ckpt_err *err)
 {
-    w->host = ckpt_alloc(VA_CHUNK * sizeof *w->host);
+    w->n = 1;
+    for (uint32_t i = 0; i < z->model->params.n; i++)
+        w->n = z->model->params.at[i].n_elems > w->n ? z->model->params.at[i].n_elems : w->n;
+    w->n = w->n < VA_CHUNK ? w->n : VA_CHUNK;
+    w->host = ckpt_alloc(w->n * sizeof *w->host);
     w->device = z->device->host ? (void *)w->host
-                                : z->device->ops->alloc(z->device, VA_CHUNK * sizeof *w->host);
+                                : z->device->ops->alloc(z->device, w->n * sizeof *w->host);
     return !w->host || !w->device ? ckpt_fail_memory(err) : CKPT_OK;
 }
 
@@ -45,8 +51,8 @@ static int va_param(zt_zero *z, uint32_t i, const va_source *from, va_way *w, ck
     int rc = CKPT_OK;
 
     assert(count == 0 || first + count <= z->model->params.at[i].n_elems);
-    for (uint64_t at = 0; at < count && rc == CKPT_OK; at += VA_CHUNK) {
-        uint64_t n = count - at < VA_CHUNK ? count - at : VA_CHUNK;
+    for (uint64_t at = 0; at < count && rc == CKPT_OK; at += w->n) {
+        uint64_t n = count - at < w->n ? count - at : w->n;
 
         rc = from->value(from->ctx, i, first + at, n, w->host, err);
         if (!z->device->host)
