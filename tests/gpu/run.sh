@@ -14,7 +14,7 @@
 #
 # Variables: LIMIT, seconds for all steps together (default 470; each step also has its own limit); OUT, a folder that gets
 # results.json, with a member for each step, and what each step printed.  OLD_PLUGIN, another build of the plugin, which times and
-# figures run in turns with this one.
+# figures run in turns with this one.  FIGURES, options for tests/bench/gpu.py.
 #
 # If BUILD/gpu-bundle.tar.xz exists, which `make gpu-bundle` makes on another machine with nvcc, it is unpacked there: programs,
 # plugin, tests, and the libraries that a bare machine lacks, Open MPI among them.  Otherwise the sources are built.  The script
@@ -198,8 +198,9 @@ figures() {
         skip figures "no time is left; python3 tests/bench/gpu.py --bin $bin"
         return
     fi
-    [ $left -le 200 ] || left=200
-    step $left 40 figures python3 tests/bench/gpu.py --bin "$bin" --time $((left - 5)) ${old:+--plugin "$old"} ${OUT:+--json "$OUT/figures.json"}
+    [ $left -le 240 ] || left=240
+    # shellcheck disable=SC2086 # FIGURES holds several options
+    step $left 40 figures python3 tests/bench/gpu.py --bin "$bin" --time $((left - 5)) ${old:+--plugin "$old"} ${OUT:+--json "$OUT/figures.json"} ${FIGURES:-}
 }
 
 for name in $steps; do
