@@ -7,8 +7,8 @@
 Both programs get the same shape of model, batch and sequence, random tokens, AdamW with fp32 masters, no dropout.  Each turn is a
 process of its own; the first third of its steps does not count (compiling, first allocations).  Figures: the median of tokens/s, and
 MFU: the share of the GPU's dense bf16 peak that 6 N + 12 L d T operations a token are (Chowdhery et al. 2022, appendix B; N without
-positions), recomputation not counted.  --plugin runs zerotrain a second time with that plugin; --turns 2 repeats all in turns.  At
-the end, a checkpoint with all optimizer state is saved into memory (/dev/shm where it has room).  --time is the limit of all turns
+positions), recomputation not counted.  --plugin runs zerotrain a second time with that plugin; --turns 2 repeats all in turns.  A
+last run of the first model prints its profile and saves a checkpoint with all optimizer state into memory (/dev/shm where it has room).  --time is the limit of all turns
 together: what does not fit is skipped, and the script says so, as it does of peers that are not installed.
 """
 import argparse
@@ -138,14 +138,14 @@ def ours(a, model, steps, limit, plugin=None, more=()):
 
 
 def saving(a, model, limit):
-    """(bytes, seconds) of a save after two steps."""
+    """(bytes, seconds, folder, what the run printed) of a save after some steps."""
     memory = '/dev/shm'
     base = memory if os.path.isdir(memory) and shutil.disk_usage(memory).free > 16 * parameters(model['config']) else None
     out = tempfile.mkdtemp(prefix='bench-gpu-', dir=base)
     try:
-        text = ours(a, model, 2, limit, more=['--save', out, '--profile'])['text']
+        text = ours(a, model, 6, limit, more=['--save', out, '--profile'])['text']
         seconds = float(re.search(r'^profile: save +([0-9.]+) s', text, re.M).group(1))
-        return sum(os.path.getsize(os.path.join(d, f)) for d, _, files in os.walk(out) for f in files), seconds, base or out
+        return sum(os.path.getsize(os.path.join(d, f)) for d, _, files in os.walk(out) for f in files), seconds, base or out, text
     finally:
         shutil.rmtree(out, ignore_errors=True)
 
@@ -279,6 +279,18 @@ def show(r, base):
         r['loss'], r['tokens/s'] / base, r['turns'], r['seconds']), flush=True)
 
 
+def saved(a, name, left):
+    """The row of a save, or none; prints the profile of its run, too."""
+    try:
+        n, seconds, where, text = saving(a, shape(a, name), max(min(a.limit, left), 5))
+    except (RuntimeError, OSError, ValueError, AttributeError, subprocess.TimeoutExpired) as x:
+        print('%-13s saved  skipped: %s' % (name, str(x)[-300:]))
+        return []
+    print('%-13s saved  %.2f GB in %.2f s: %.1f GB/s (%s)' % (name, n / 1e9, seconds, n / 1e9 / seconds, where), flush=True)
+    print('\n'.join(x for x in text.splitlines() if x.startswith('profile: ')), flush=True)
+    return [{'model': name, 'who': 'save', 'bytes': n, 'seconds': seconds}]
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', default='build/bin')
@@ -316,14 +328,8 @@ def main():
         for r in done:
             show(r, done[0]['tokens/s'])
         rows += done
-    if not a.no_save and 'ours' in who:
-        name = a.models.split(',')[0]
-        try:
-            n, seconds, where = saving(a, shape(a, name), max(min(a.limit, end - time.monotonic()), 5))
-            print('%-13s saved  %.2f GB in %.2f s: %.1f GB/s (%s)' % (name, n / 1e9, seconds, n / 1e9 / seconds, where), flush=True)
-            rows.append({'model': name, 'who': 'save', 'bytes': n, 'seconds': seconds})
-        except (RuntimeError, OSError, ValueError, AttributeError, subprocess.TimeoutExpired) as x:
-            print('%-13s saved  skipped: %s' % (name, str(x)[-300:]))
+        if not a.no_save and 'ours' in who and name == a.models.split(',')[0]:
+            rows += saved(a, name, end - time.monotonic())
     if a.json:
         with open(a.json, 'w') as f:
             json.dump({'card': card, 'rows': rows}, f, indent=1)
