@@ -36,6 +36,9 @@ CORPUS = [
     "<s>[INST] text </s> <|endoftext|> <|im_start|>user\nhi<|im_end|>\n x<mask> y",
 ]
 
+# ckpt refuses a NUL in JSON, so vocabularies of characters do not get it
+CLEAN = [x.replace('\0', '') for x in CORPUS]
+
 
 def random_text(r):
     ranges = [(0x20, 0x7e)] * 6 + [(0, 0x1f), (0x80, 0x24f), (0x300, 0x36f), (0x370, 0x3ff), (0x400, 0x4ff), (0x590, 0x5ff), (0x600, 0x6ff),
@@ -131,7 +134,7 @@ def sentencepiece_bpe(post):
     special = ['<unk>', '<s>', '</s>'] + ['<0x%02X>' % i for i in range(256)]
     t.normalizer = normalizers.Sequence([normalizers.Prepend('▁'), normalizers.Replace(' ', '▁')])
     trainer = trainers.BpeTrainer(vocab_size=560, special_tokens=special, show_progress=False, limit_alphabet=80)
-    t.train_from_iterator([x.replace(' ', ' ▁') for s in CORPUS for x in s.split('\n')] * 3, trainer)
+    t.train_from_iterator([x.replace(' ', ' ▁') for s in CLEAN for x in s.split('\n')] * 3, trainer)
     j = json.loads(t.to_str())
     j['added_tokens'] = [x for x in j['added_tokens'] if x['id'] < 3]
     t = Tokenizer.from_str(json.dumps(j))
@@ -163,7 +166,7 @@ def no_fallback():
     t = Tokenizer(models.BPE(unk_token='<unk>', fuse_unk=False))
     t.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase(), normalizers.Strip()])
     t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation(), pre_tokenizers.Digits()])
-    t.train_from_iterator(CORPUS * 3, trainers.BpeTrainer(vocab_size=200, special_tokens=['<unk>'], show_progress=False, limit_alphabet=60))
+    t.train_from_iterator(CLEAN * 3, trainers.BpeTrainer(vocab_size=200, special_tokens=['<unk>'], show_progress=False, limit_alphabet=60))
     return t
 
 
@@ -171,8 +174,7 @@ def unigram():
     t = Tokenizer(models.Unigram())
     t.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Replace(Regex(' {2,}'), ' ')])
     t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme='always')
-    text = [x.replace('\0', '') for x in CORPUS * 3]   # JSON with a NUL is refused
-    t.train_from_iterator(text, trainers.UnigramTrainer(vocab_size=200, special_tokens=['<pad>', '</s>', '<unk>'], unk_token='<unk>',
+    t.train_from_iterator(CLEAN * 3, trainers.UnigramTrainer(vocab_size=200, special_tokens=['<pad>', '</s>', '<unk>'], unk_token='<unk>',
                                                               show_progress=False))
     template(t, '', '</s>')
     return t
