@@ -172,8 +172,10 @@ void job_explain(convert_job *j, int rc, ckpt_err *err)
     size_t n = strlen(err->text);
 
     if (rc == CKPT_EMISMATCH && job_tied(j))
-        (void)snprintf(err->text + n, sizeof err->text - n,
-                       " (a tied head equals its table; --untie writes both)");
+        (void)snprintf(err->text + n, sizeof err->text - n, " (a tied head equals its table; %s)",
+                       j->target.format && strcmp(j->target.format, "gguf") == 0
+                           ? "--config FILE with tie_word_embeddings false writes both"
+                           : "--untie writes both");
     if (rc != CKPT_EDOUBT)
         return;
     job_say_findings(j, false);

@@ -34,7 +34,8 @@ with open(sys.argv[2], 'wb') as f:
 PY
 cp -r "$FIXTURES"/gguf_llama_deep/hf in; chmod -R u+w in
 python3 edit.py in true
-ckpt convert -q in tied.gguf && ckpt ls tied.gguf --include 'output*'
+# the head of this folder has its own values
+ckpt convert -q in tied.gguf --exclude lm_head.weight && ckpt ls tied.gguf --include 'output*'
 ckpt convert tied.gguf out --to hf 2>&1 | grep tie; grep tie out/config.json
 echo '# the configuration says untied, or is of a class that is'
 for tie in false none; do
