@@ -129,6 +129,30 @@ static const char *aj_odd_init(const ckpt_value *config)
     return v->as.text.at;
 }
 
+/*
+ * True if the configuration may choose some layers only: by numbers, by a regular expression, or by
+ * paths with numbers in target_modules.
+ */
+static bool aj_some_layers(const ckpt_value *config)
+{
+    static const char *const keys[] = {"layers_to_transform", "layers_pattern", "exclude_modules",
+                                       "target_parameters", NULL};
+    const ckpt_value *targets = ckpt_value_get(config, "target_modules");
+    const ckpt_seq list = ckpt_value_seq(targets);
+    bool some = list.n == 0;
+
+    for (size_t i = 0; keys[i]; i++) {
+        const ckpt_value *v = ckpt_value_get(config, keys[i]);
+        const bool is_empty = v && v->kind == CKPT_V_LIST && ckpt_value_seq(v).n == 0;
+        some = some || (v && v->kind != CKPT_V_NONE && !is_empty);
+    }
+    for (uint64_t i = 0; i < list.n; i++)
+        some =
+            some || list.at[i]->kind != CKPT_V_STR ||
+            (strchr(list.at[i]->as.text.at, '.') && strpbrk(list.at[i]->as.text.at, "0123456789"));
+    return some;
+}
+
 static int aj_fill(ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err)
 {
     const ckpt_value *bias = ckpt_value_get(config, "bias");
@@ -149,6 +173,7 @@ static int aj_fill(ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err)
     c->alphas = ckpt_value_get(config, "alpha_pattern");
     c->saved = ckpt_value_get(config, "modules_to_save");
     c->parameters = ckpt_value_get(config, "target_parameters");
+    c->some_layers = aj_some_layers(config);
     return ckpt_uni_patterns_new(&c->patterns, err);
 }
 

@@ -19,6 +19,7 @@ typedef struct ckpt_peft_config {
     const ckpt_value *ranks, *alphas; /* dicts pattern -> number, or NULL */
     const ckpt_value *saved;          /* list of modules_to_save, or NULL */
     const ckpt_value *parameters;     /* list of target_parameters, or NULL */
+    bool some_layers;                 /* the adapter may be only for some layers of the base */
     ckpt_uni_patterns *patterns;
 } ckpt_peft_config;
 

@@ -58,6 +58,13 @@ bool ckpt_peft_is_live(const ckpt_map *map);
  */
 int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt_err *err);
 
+/*
+ * Warn of modules of the base that the adapter, which was opened from path, has in other layers
+ * only.
+ */
+int ckpt_peft_gaps(ckpt_map *map, const ckpt_map *adapter, const ckpt_peft_config *config,
+                   const char *path, ckpt_err *err);
+
 /* Warn of adapters in subfolders of an adapter's folder, unless adapter->further names them. */
 int ckpt_peft_others(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err);
 
