@@ -256,9 +256,9 @@ int ckpt_dsw_fill(const ckpt_train_job *job, const ckpt_dsw_how *how, const ckpt
 int ckpt_dsw_given(const ckpt_train_job *job, const ckpt_dsw_how *how, ckpt_dsw_layout *layout);
 
 /*
- * True for a group's state that cannot be zeroed key by key: lists, dicts, and
- * bitsandbytes' moments, because the code of zero differs between its maps.  The writer leaves all of it out,
- * and the optimizer creates it.
+ * True for a group's state that cannot be zeroed key by key: lists, dicts, and bitsandbytes'
+ * moments, because the code of zero differs between its maps.  The writer leaves all of it out, and
+ * the optimizer creates it.
  */
 bool ckpt_dsw_begins_whole(const ckpt_group *g);
 
