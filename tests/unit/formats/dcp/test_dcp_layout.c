@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_dcp_layout.c: the roles of a distributed checkpoint's items.
+ * test_dcp_layout.c: the roles of a distributed checkpoint's items, and the names of layouts.
  */
 #include <string.h>
 
@@ -133,6 +133,25 @@ static void a_module_called_module(void **state)
     ckpt_arena_free(arena);
 }
 
+static void layouts_by_name(void **state)
+{
+    const ckpt_dcp_layout *layout = NULL;
+    ckpt_err err = {0};
+
+    (void)state;
+    assert_int_equal(ckpt_dcp_layout_find(&layout, NULL, &err), CKPT_OK);
+    assert_non_null(layout);
+    const ckpt_dcp_layout *torch = layout;
+    assert_int_equal(ckpt_dcp_layout_find(&layout, torch->name, &err), CKPT_OK);
+    assert_ptr_equal(layout, torch);
+    assert_int_equal(ckpt_dcp_layout_find(&layout, "torchtitan", &err), CKPT_OK);
+    assert_true(layout != torch);
+    assert_int_equal(ckpt_dcp_layout_find(&layout, "", &err), CKPT_EUSAGE);
+    err = (ckpt_err){0};
+    assert_int_equal(ckpt_dcp_layout_find(&layout, "torchtita", &err), CKPT_EUSAGE);
+    assert_non_null(strstr(err.text, "torchtita"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +159,7 @@ int main(void)
         cmocka_unit_test(averages_beside_the_weights),
         cmocka_unit_test(wrappers_on_one_side),
         cmocka_unit_test(a_module_called_module),
+        cmocka_unit_test(layouts_by_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,32 +85,12 @@ static void numbers(void **state)
     }
 }
 
-static void layouts(void **state)
-{
-    const ckpt_dcp_layout *layout = NULL;
-    ckpt_err err = {0};
-
-    (void)state;
-    assert_int_equal(ckpt_dcp_layout_find(&layout, NULL, &err), CKPT_OK);
-    assert_non_null(layout);
-    const ckpt_dcp_layout *torch = layout;
-    assert_int_equal(ckpt_dcp_layout_find(&layout, torch->name, &err), CKPT_OK);
-    assert_ptr_equal(layout, torch);
-    assert_int_equal(ckpt_dcp_layout_find(&layout, "torchtitan", &err), CKPT_OK);
-    assert_true(layout != torch);
-    assert_int_equal(ckpt_dcp_layout_find(&layout, "", &err), CKPT_EUSAGE);
-    err = (ckpt_err){0};
-    assert_int_equal(ckpt_dcp_layout_find(&layout, "torchtita", &err), CKPT_EUSAGE);
-    assert_non_null(strstr(err.text, "torchtita"));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small),
         cmocka_unit_test(large),
         cmocka_unit_test(numbers),
-        cmocka_unit_test(layouts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
