@@ -65,6 +65,16 @@ static int ag_config(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
 
 /* ---- model and data ---- */
 
+/* Add what distinguishes OPT, GPT-NeoX and BLOOM. */
+static bool ag_decoder(const zt_model_config *m, ckpt_bytes *to)
+{
+    return ckpt_bytes_printf(
+        to,
+        "embedding width of the model\t%" PRIu64 "\nrotated elements of the model's heads\t%" PRIu64
+        "\nblocks of the model\t%d %d %d %d %d\n",
+        m->embed_width, m->rotated, m->norm_first, m->final_norm, m->parallel, m->fused, m->alibi);
+}
+
 /* Add the width of attention windows, and the layers that have one. */
 static bool ag_windows(const zt_model_config *m, ckpt_bytes *to)
 {
@@ -95,7 +105,7 @@ static bool ag_model(const zt_model_config *m, ckpt_bytes *to)
                (double)m->norm_eps, (double)m->init_range, (int)m->act, m->tied, m->attention_bias,
                m->output_bias, m->mlp_bias, m->qk_norm, m->scale_attention, m->scale_by_layer,
                m->padding) &&
-           ag_windows(m, to) &&
+           ag_windows(m, to) && ag_decoder(m, to) &&
            ckpt_bytes_printf(to,
                              "rotary positions of the model\t%.17g %d %.17g %.17g %.17g "
                              "%.17g\ndropout rates of the model\t%.9g %.9g %.9g %.9g\n",

@@ -252,6 +252,7 @@ static __device__ __forceinline__ void ck_fw_plain_softmax(const cu_at_call &a, 
                                                            float (&s)[4][4], ck_fw_stats *m)
 {
     const int y = (int)threadIdx.x / 16 * 4, x = (int)threadIdx.x % 16 * 4;
+    const float slope = ck_at_slope(a, h);
 
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -259,8 +260,10 @@ static __device__ __forceinline__ void ck_fw_plain_softmax(const cu_at_call &a, 
         float sum = 0;
 
         for (int j = 0; j < 4; j++) {
-            s[i][j] = ck_at_score(a, h, q0_k0.x + y + i, q0_k0.y + x + j, r.valid[x + j],
-                                  s[i][j] * a.scale);
+            const int q = q0_k0.x + y + i, k = q0_k0.y + x + j;
+
+            s[i][j] = ck_at_score(a, h, q, k, r.valid[x + j],
+                                  s[i][j] * a.scale + ck_at_lean(a, h, slope, q, k));
             m->top[i] = fmaxf(m->top[i], s[i][j]);
         }
         // 16 neighbouring threads share the row: half a warp
@@ -359,6 +362,8 @@ bool cu_at_set(cu_at_call *c, const zt_attention *a)
     c->ldo = zt_stride(a->ldo, a->heads * a->width);
     c->scale = a->scale;
     c->causal = a->causal;
+    if (a->alibi)
+        c->alibi = zt_alibi_of(a->heads);
     c->window = a->window != 0 && a->window < a->seq ? (int)a->window : (int)most;
     c->drop = a->p > 0;
     c->seed = a->seed;
@@ -420,7 +425,7 @@ static void cu_fw_tensor(zt_device *d, const cu_at_call &c)
                   cu_stream(d), c, stages);
 }
 
-/* fp32, or heads beyond AT_WIDEST: each block has 128 columns of o. */
+/* fp32, ALiBi, or heads beyond AT_WIDEST: each block has 128 columns of o. */
 template <typename T> static void cu_fw_plain(zt_device *d, const cu_at_call &c)
 {
     const auto kernel = c.width > 64 ? ck_fw_plain<T, 2> : ck_fw_plain<T, 1>;
@@ -433,7 +438,9 @@ template <typename T> static void cu_fw_plain(zt_device *d, const cu_at_call &c)
 /* Choose tiles by head width, so sums and scores fit into registers (255 per thread). */
 template <typename T> static void cu_fw_width(zt_device *d, const cu_at_call &c)
 {
-    if (c.width <= 32)
+    if (c.alibi.whole != 0)
+        cu_fw_plain<T>(d, c);
+    else if (c.width <= 32)
         cu_fw_tensor<T, 32, 2, 64>(d, c);
     else if (c.width <= 64)
         cu_fw_tensor<T, 64, 2, 64>(d, c);
@@ -452,6 +459,7 @@ void cu_attention(zt_device *d, ckpt_dtype dt, const zt_attention *a)
 
     if (!cu_ready(d, dt, ok, "attention") || cu_at_nothing(c))
         return;
+    c.dt = dt;
     c.vector = cu_at_whole(&c, 2);
     if (cu_at_near_count(c) > 0) {
         c.near = (int32_t *)cu_scratch(d, cu_at_near_count(c) * sizeof *c.near);

@@ -9,8 +9,8 @@
  *
  *     tensor   fp16 and bf16, heads up to AT_WIDEST: products by tensor cores, 4 warps a block,
  *              each warp with 16 or 32 rows of its own, so warps synchronize only when they load
- *     plain    fp32 and wider heads: fused multiply-adds, 256 threads a block with 4 x 4 products
- *              each
+ *     plain    fp32, wider heads, and ALiBi: fused multiply-adds, 256 threads a block with 4 x 4
+ *              products each
  *
  * Unlike the CPU's attention, the tensor family rounds probabilities (and, backward, gradients of
  * scores) to dt before it multiplies them, because factors of a tensor core have dt; the CPU keeps
@@ -49,7 +49,9 @@ typedef struct cu_at_call {
     uint64_t seed;
     int least; /* zt_keep's threshold, as `factor` is its factor */
     float factor;
-    int window; /* keys that a query sees, itself the last; at most seq (no window) */
+    zt_alibi alibi; /* ALiBi; whole 0: none */
+    ckpt_dtype dt;  /* to which its biases are rounded */
+    int window;     /* keys that a query sees, itself the last; at most seq (no window) */
     const int32_t *mask;
     /* [batch, seq], with a mask and a window: the last unmasked key up to this one, or -1 */
     int32_t *near;
@@ -269,6 +271,27 @@ static __device__ __forceinline__ void ck_at_valid(const cu_at_call &a, const ck
 {
     for (int c = (int)threadIdx.x; c < cols; c += (int)blockDim.x)
         valid[c] = ck_at_is_valid(a, h, k0 + c);
+}
+
+/*
+ * ALiBi's bias for key k, rounded to dt, less that of query q itself without rounding, which does
+ * not change the softmax; 0 without ALiBi.
+ */
+static __device__ __forceinline__ float ck_at_lean(const cu_at_call &a, const ck_at_head &h,
+                                                   float slope, int q, int k)
+{
+    const float x = slope * (float)(k - h.first);
+    const float low = a.dt == CKPT_F32   ? x
+                      : a.dt == CKPT_F16 ? ck_round<__half>(x)
+                                         : ck_round<__nv_bfloat16>(x);
+
+    return a.alibi.whole != 0 ? low - slope * (float)(q - h.first) : 0.0F;
+}
+
+/* The head's slope; 0 without ALiBi. */
+static __device__ __forceinline__ float ck_at_slope(const cu_at_call &a, const ck_at_head &h)
+{
+    return a.alibi.whole != 0 ? zt_alibi_slope(a.alibi, h.head) : 0.0F;
 }
 
 /* The score of query q and key k for the softmax: -inf if q does not see k. */

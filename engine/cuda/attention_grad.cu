@@ -511,6 +511,7 @@ static __device__ __forceinline__ void ck_bw_plain_factor(const cu_at_call &a, c
     const int y = (int)threadIdx.x / 16 * 4, x = (int)threadIdx.x % 16 * 4;
     const uint64_t list = ck_at_list(a, h.batch, h.head);
     const bool turned = at.z != 0;
+    const float slope = ck_at_slope(a, h);
 
 #pragma unroll
     for (int e = 0; e < 16; e++) {
@@ -519,7 +520,9 @@ static __device__ __forceinline__ void ck_bw_plain_factor(const cu_at_call &a, c
         // INFINITY makes p 0 beyond the last query
         const float lse = there ? a.lse[list + at.x + q] : INFINITY;
         const float delta = there ? a.delta[list + at.x + q] : 0.0F;
-        const float score = ck_at_score(a, h, at.x + q, at.y + k, r.valid[k], s[i][j] * a.scale);
+        const float lean = ck_at_lean(a, h, slope, at.x + q, at.y + k);
+        const float score =
+            ck_at_score(a, h, at.x + q, at.y + k, r.valid[k], s[i][j] * a.scale + lean);
         const float p = score == -INFINITY ? 0.0F : expf(score - lse);
         const bool kept = !a.drop || r.keep[q * 64 + k] != 0;
 
@@ -662,7 +665,9 @@ template <typename T> static void cu_bw_delta(zt_device *d, const cu_at_call &c)
 /* Choose tiles by head width, so sums fit into registers (255 per thread). */
 template <typename T> static void cu_bw_width(zt_device *d, const cu_at_call &c)
 {
-    if (c.width <= 32)
+    if (c.alibi.whole != 0)
+        cu_bw_plain<T>(d, c);
+    else if (c.width <= 32)
         cu_bw_tensor<T, 32, 2, 2, 2, 2>(d, c);
     else if (c.width <= 64)
         cu_bw_tensor<T, 64, 2, 2, 2, 2>(d, c);
@@ -686,6 +691,7 @@ void cu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a)
     c.dq = a->dq;
     c.dk = a->dk;
     c.dv = a->dv;
+    c.dt = dt;
     c.vector = cu_at_whole(&c, 2);
     const uint64_t sums = (uint64_t)c.batch * c.heads * c.queries;
 

@@ -16,6 +16,7 @@
 #include "engine/device/cpu.h"
 #include "engine/device/cpu_pool.h"
 #include "engine/device/cpu_sgemm.h"
+#include "engine/device/formulas.h"
 #include "engine/device/philox.h"
 #include "engine/device/vmath.h"
 
@@ -48,6 +49,7 @@ typedef struct at_room {
     float *dk, *dv;                    /* [seq, width]: backward */
     int32_t *valid; /* [seq], rounded up to whole lanes: -1 if the key counts, else 0 */
     int32_t *near;  /* [seq], with a window: the last unmasked key up to this one, or -1 */
+    float *lean;    /* [seq], with ALiBi: what is added to each key's scores */
 } at_room;
 
 /* The state of a worker: one head of one sequence. */
@@ -57,6 +59,7 @@ typedef struct at_head {
     uint64_t batch, head;
     uint64_t first, last; /* all keys that count lie in first .. last */
     uint64_t blind;       /* without a window: queries below this one see no key */
+    float slope;          /* with ALiBi */
 } at_head;
 
 typedef struct at_view {
@@ -115,6 +118,7 @@ static uint64_t at_lay(const at_job *j, at_room *r, float *base)
     r->dv = at_take(base, &used, whole);
     r->valid = (int32_t *)(void *)at_take(base, &used, seq);
     r->near = (int32_t *)(void *)at_take(base, &used, j->a.window > 0 ? seq : 0);
+    r->lean = at_take(base, &used, j->a.alibi ? seq : 0);
     return used;
 }
 
@@ -263,6 +267,59 @@ static void at_scores(const at_head *h, const at_block *b, float alpha, const at
                                              .ldb = qk[1].ld,
                                              .c = s,
                                              .ldc = b->ld});
+}
+
+/*
+ * Find the biases of the head's keys.  They are rounded to the model's dtype, as the biases of
+ * transformers are.
+ */
+static void at_set_lean(at_head *h)
+{
+    const zt_attention *a = &h->job->a;
+    const zt_alibi of = zt_alibi_of(a->heads);
+    uint16_t low[AT_Q];
+
+    if (!a->alibi)
+        return;
+    h->slope = zt_alibi_slope(&of, (int)h->head);
+    for (uint64_t k = 0; k < at_lanes(a->seq); k++)
+        h->room->lean[k] = k < h->first ? 0.0F : h->slope * (float)(k - h->first);
+    for (uint64_t k = 0; h->job->dt != CKPT_F32 && k < a->seq; k += AT_Q) {
+        const uint64_t n = at_least(AT_Q, a->seq - k);
+
+        zt_cpu_store(h->job->dt, low, 0, h->room->lean + k, n);
+        zt_cpu_load(h->job->dt, h->room->lean + k, low, 0, n);
+    }
+}
+
+/*
+ * Add the biases to the block's scores.  The bias of the query's own key, without rounding, is
+ * subtracted from the row, which does not change its softmax: sums with small numbers keep more
+ * digits.
+ */
+ZT_CLONES static void at_lean(const at_head *h, const at_block *b)
+{
+    for (uint64_t r = 0; r < b->rows; r++) {
+        const float own = h->slope * ((float)(b->q0 + r) - (float)h->first);
+        float *s = h->room->s + r * b->ld;
+
+        for (uint64_t c = 0; c < b->ld; c += ZT_LANES) {
+            zt_v x, lean;
+
+            zt_v_load(&x, s + c);
+            zt_v_load(&lean, h->room->lean + b->k0 + c);
+            x += lean - own;
+            zt_v_store(s + c, &x);
+        }
+    }
+}
+
+/* Scores of the block, with ALiBi's biases. */
+static void at_all_scores(const at_head *h, const at_block *b, const at_view qk[2])
+{
+    at_scores(h, b, h->job->a.scale, qk, h->room->s);
+    if (h->job->a.alibi)
+        at_lean(h, b);
 }
 
 /* acc [+]= alpha s x: rows of queries from rows of keys. */
@@ -461,7 +518,7 @@ static void at_forward(const at_head *h, at_block *b)
         const at_view k = at_rows(j, a->k, at_key(h, b, a->ldk), a->ldk, b->cols, m->k);
         const at_view v = at_rows(j, a->v, at_key(h, b, a->ldv), a->ldv, b->cols, m->v);
 
-        at_scores(h, b, a->scale, (const at_view[2]){q, k}, m->s);
+        at_all_scores(h, b, (const at_view[2]){q, k});
         at_softmax(h, b);
         if (!b->first)
             at_scale(m->acc, b->rows, a->width, m->shrink);
@@ -490,6 +547,7 @@ static void at_forward_body(void *ctx, uint64_t first, uint64_t last, unsigned w
             h.batch = row / j->a.heads;
             at_read_mask(&h);
         }
+        at_set_lean(&h);
         at_forward(&h, &b);
     }
 }
@@ -604,7 +662,7 @@ static void at_backward(const at_head *h, at_block *b)
         const at_view k = at_rows(j, a->k, at_key(h, b, a->ldk), a->ldk, b->cols, m->k);
         const at_view v = at_rows(j, a->v, at_key(h, b, a->ldv), a->ldv, b->cols, m->v);
 
-        at_scores(h, b, a->scale, (const at_view[2]){q, k}, m->s);
+        at_all_scores(h, b, (const at_view[2]){q, k});
         at_scores(h, b, 1.0F, (const at_view[2]){dout, v}, m->dp);
         at_block_grad(h, b);
         at_spread(h, b,
@@ -639,6 +697,7 @@ static void at_backward_body(void *ctx, uint64_t first, uint64_t last, unsigned 
             at_block b = {.q0 = q0, .rows = at_least(AT_Q, a->queries - q0)};
 
             h.head = key_head * j->group + n / j->n_blocks;
+            at_set_lean(&h);
             at_backward(&h, &b);
         }
         at_write(j, j->grad->dk, at_key(&h, &all, a->ldk), a->ldk, a->seq, room.dk);

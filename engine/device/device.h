@@ -141,6 +141,9 @@ typedef struct zt_embed_grad {
  *            uses key head h / (heads / kv_heads)
  * window     with `causal`: a query sees this many keys, itself the last; 0: all before it
  * scale      of scores, above 0
+ * alibi      add a number to each scaled score that depends on head and key alone (Press et al.
+ *            2022, as in BLOOM): zt_alibi_slope times the key's place after the sequence's first
+ *            unmasked key, rounded to dt; lse then lacks that of the query's own key, unrounded
  * mask       [batch, seq] int32: keys with 0 are masked out; NULL: none.  A query whose keys are
  *            hidden gets the mean of v over all keys of its sequence (with `causal` later ones
  *            too), as transformers' explicit attention does when it masks with the lowest number;
@@ -154,7 +157,7 @@ typedef struct zt_attention {
     uint64_t batch, seq, queries, heads, kv_heads, width, window;
     uint64_t ldq, ldk, ldv, ldo;
     float scale;
-    bool causal;
+    bool causal, alibi;
     const int32_t *mask;
     float p;
     uint64_t seed;

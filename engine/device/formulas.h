@@ -52,6 +52,43 @@ static inline zt_keep zt_keep_of(float p)
     return k;
 }
 
+/* ---- linear biases of attention ---- */
+
+/*
+ * Slopes of ALiBi for a number of heads: powers of `base` for the first `whole` heads (the largest
+ * power of two), odd powers of `more` for the others.
+ */
+typedef struct zt_alibi {
+    float base, more;
+    int whole;
+} zt_alibi;
+
+static inline zt_alibi zt_alibi_of(uint64_t heads)
+{
+    zt_alibi a = {0, 0, 1};
+
+    while ((uint64_t)a.whole * 2 <= heads)
+        a.whole *= 2;
+    a.base = (float)exp2(-8.0 / a.whole);
+    a.more = (float)exp2(-4.0 / a.whole);
+    return a;
+}
+
+/* The slope of a head; the power of an fp32 base, as in transformers. */
+#ifdef __cplusplus
+ZT_FORMULA float zt_alibi_slope(const zt_alibi &a, int head)
+{
+    return head < a.whole ? powf(a.base, (float)(head + 1))
+                          : powf(a.more, (float)(2 * (head - a.whole) + 1));
+}
+#else
+static inline float zt_alibi_slope(const zt_alibi *a, int head)
+{
+    return head < a->whole ? powf(a->base, (float)(head + 1))
+                           : powf(a->more, (float)(2 * (head - a->whole) + 1));
+}
+#endif
+
 /* ---- functions with two implementations ---- */
 
 #ifdef __cplusplus

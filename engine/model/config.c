@@ -120,6 +120,19 @@ static const cf_field neox_fields[] = {
     {NULL, NULL, CF_SIZE, 0, 0},
 };
 
+static const cf_field bloom_fields[] = {
+    {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), 250880},
+    {"hidden_size", "n_embed", CF_SIZE, CF_AT(hidden), 64},
+    {"n_layer", "num_hidden_layers", CF_SIZE, CF_AT(layers), 2},
+    {"n_head", "num_attention_heads", CF_SIZE, CF_AT(heads), 8},
+    {"attention_dropout", NULL, CF_RATE, CF_AT(dropout_attention), 0},
+    {"hidden_dropout", NULL, CF_RATE, CF_AT(dropout_hidden), 0},
+    {"initializer_range", NULL, CF_REAL, CF_AT(init_range), 0.02},
+    {"layer_norm_epsilon", NULL, CF_REAL, CF_AT(norm_eps), 1e-5},
+    {"tie_word_embeddings", NULL, CF_BOOL, CF_AT(tied), 1},
+    {NULL, NULL, CF_SIZE, 0, 0},
+};
+
 /* Llama and related models have the same keys, with other defaults. */
 #define CF_LLAMA(vocabulary, width, n_layers, n_heads, inner_width, n_positions)                   \
     {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), vocabulary},                                       \
@@ -194,6 +207,13 @@ static const cf_refusal neox_refusals[] = {
     {NULL, NULL, NULL},
 };
 
+static const cf_refusal bloom_refusals[] = {
+    {"apply_residual_connection_post_layernorm", NULL,
+     "residuals that start from a norm are not supported"},
+    {"slow_but_exact", NULL, "adding up the parts of pretraining_tp is not supported"},
+    {NULL, NULL, NULL},
+};
+
 static const cf_refusal no_refusals[] = {
     {NULL, NULL, NULL},
 };
@@ -209,6 +229,7 @@ static const cf_class classes[] = {
     {"MistralForCausalLM", "mistral", ZT_LLAMA, mistral_fields, no_refusals, ZT_WINDOW_ALL},
     {"OPTForCausalLM", "opt", ZT_OPT, opt_fields, opt_refusals, ZT_WINDOW_NONE},
     {"GPTNeoXForCausalLM", "gpt_neox", ZT_NEOX, neox_fields, neox_refusals, ZT_WINDOW_NONE},
+    {"BloomForCausalLM", "bloom", ZT_BLOOM, bloom_fields, bloom_refusals, ZT_WINDOW_NONE},
 };
 
 enum { CF_CLASSES = sizeof classes / sizeof *classes };
@@ -601,6 +622,20 @@ static int cf_neox(const zt_config_file *f)
     return rc == CKPT_OK ? zt_config_rope(f) : rc;
 }
 
+/* Keys that BLOOM lacks have fixed values: 4 * hidden_size, and GELU by tanh. */
+static int cf_bloom(const zt_config_file *f)
+{
+    zt_model_config *c = f->out;
+
+    c->scale_attention = c->norm_first = c->final_norm = c->fused = c->alibi = true;
+    c->attention_bias = c->output_bias = c->mlp_bias = true;
+    c->inner = 4 * c->hidden;
+    c->positions = 2048; // no table; the default length of samples
+    c->act = ZT_GELU_TANH;
+    c->padding = -1;
+    return CKPT_OK;
+}
+
 /* ---- checks of all sizes ------------------------------------------------------------------- */
 
 /* Estimate the elements of all weights, rounded up; false: overflow. */
@@ -670,11 +705,12 @@ static int cf_read(const zt_config_file *f)
     for (const cf_field *d = class->fields; rc == CKPT_OK && d->key; d++)
         rc = cf_field_read(f, d);
     if (rc == CKPT_OK)
-        rc = c->arch == ZT_LLAMA  ? cf_llama(f, class)
-             : c->arch == ZT_GPT2 ? cf_gpt2(f)
-             : c->arch == ZT_OPT  ? cf_opt(f)
-             : c->arch == ZT_NEOX ? cf_neox(f)
-                                  : cf_bert(f);
+        rc = c->arch == ZT_LLAMA   ? cf_llama(f, class)
+             : c->arch == ZT_GPT2  ? cf_gpt2(f)
+             : c->arch == ZT_OPT   ? cf_opt(f)
+             : c->arch == ZT_NEOX  ? cf_neox(f)
+             : c->arch == ZT_BLOOM ? cf_bloom(f)
+                                   : cf_bert(f);
     if (rc == CKPT_OK)
         rc = cf_check(f);
     return rc == CKPT_OK && !f->sizes ? zt_config_windows(f, class->windows) : rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * decoder.c: implements the blocks of decoders with layer norms, biases and an inner layer of two
- * linear maps: OPT and GPT-NeoX.  opt.c and neox.c give them their names.
+ * linear maps: OPT, GPT-NeoX and BLOOM.  opt.c, neox.c and bloom.c give them their names.
  *
  * Norms before the branches:
  *
@@ -15,9 +15,9 @@
  *
  *     y = down(act(up(norm_1 x))) + o(attention(norm_0 x)) + x
  *
- * OPT has three maps for q, k, v, which lie side by side in rows of 3 C.  GPT-NeoX has one, whose
- * rows have q, k and v of one head after the other.  Its output is dealt out, so that all rows of q
- * come first, then those of k and of v.
+ * OPT has three maps for q, k, v, which lie side by side in rows of 3 C.  GPT-NeoX and BLOOM have
+ * one, whose rows have q, k and v of one head after the other.  Its output is dealt out, so that
+ * all rows of q come first, then those of k and of v.
  */
 #include <math.h>
 
@@ -171,6 +171,7 @@ static zt_attention dc_attention(const zt_call *c, const dc_kept *t)
                           .ldo = n,
                           .scale = (float)(1.0 / sqrt((double)f->head_width)),
                           .causal = true,
+                          .alibi = f->alibi,
                           .mask = c->p->in.attention_mask,
                           .p = c->p->train ? f->dropout_attention : 0.0F,
                           .seed = zt_seed(c, ZT_SITE_ATTENTION),

@@ -42,7 +42,8 @@ typedef struct zt_block {
 struct zt_lm_body;
 typedef struct zt_own {
     uint32_t word, position, type;
-    zt_affine norm; /* after the embedding (BERT), before the head (GPT-2, Llama) */
+    zt_affine norm;       /* after the embedding (BERT), before the head (GPT-2, Llama) */
+    zt_affine embed_norm; /* BLOOM: after the embedding */
     zt_block *block;
     zt_map transform; /* BERT: pooler, or transform of the masked LM head */
     zt_affine transform_norm;
@@ -104,7 +105,8 @@ zt_map zt_build_map(zt_build *b, const char *module, const zt_map_shape *shape);
 /* The first layer of GPT-2 and Llama (ends.c). */
 extern const zt_layer_ops zt_stem_ops;
 
-/* The blocks of OPT and GPT-NeoX (decoder.c); their maps are ZT_DECODER_Q to ZT_DECODER_DOWN. */
+/* The blocks of OPT, GPT-NeoX and BLOOM (decoder.c); their maps are ZT_DECODER_Q to
+ * ZT_DECODER_DOWN. */
 extern const zt_layer_ops zt_decoder_ops;
 
 /* Build the map to the vocabulary under this name: the embedding itself if tied, else a matrix. */
@@ -116,6 +118,7 @@ int zt_gpt2_build(zt_build *b);
 int zt_llama_build(zt_build *b);
 int zt_opt_build(zt_build *b);
 int zt_neox_build(zt_build *b);
+int zt_bloom_build(zt_build *b);
 
 /* ---- adapters (lora.c) ---- */
 

@@ -76,6 +76,7 @@ static const char *lr_default_targets(zt_arch arch)
     case ZT_OPT:
         return "q_proj,v_proj";
     case ZT_NEOX:
+    case ZT_BLOOM:
         return "query_key_value";
     case ZT_BERT_CLASSIFIER:
     case ZT_BERT_MLM:
@@ -210,6 +211,7 @@ static const char *lr_task(zt_arch arch)
     case ZT_LLAMA:
     case ZT_OPT:
     case ZT_NEOX:
+    case ZT_BLOOM:
         return "CAUSAL_LM";
     case ZT_BERT_MLM:
         break;

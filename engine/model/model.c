@@ -66,6 +66,9 @@ static int md_build(zt_model *m, ckpt_err *err)
     case ZT_NEOX:
         rc = zt_neox_build(&b);
         break;
+    case ZT_BLOOM:
+        rc = zt_bloom_build(&b);
+        break;
     }
     ckpt_free(b.used);
     return rc;
@@ -254,6 +257,27 @@ static int md_check_size(const zt_model *m, const zt_batch *b, ckpt_err *err)
     return CKPT_OK;
 }
 
+/*
+ * ALiBi counts keys from the sequence's first one, as transformers does where the mask has no gap;
+ * behind a gap transformers counts only the kept keys.
+ */
+static int md_check_gaps(const zt_batch *b, ckpt_err *err)
+{
+    for (uint64_t i = 0; i < b->batch; i++) {
+        const int32_t *mask = b->attention_mask + i * b->seq;
+        unsigned runs = 0;
+
+        for (uint64_t t = 0; t < b->seq; t++)
+            runs += mask[t] != 0 && (t == 0 || mask[t - 1] == 0);
+        if (runs > 1)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "attention_mask of sample %" PRIu64
+                             " has a gap between tokens, which is not supported for BLOOM",
+                             i);
+    }
+    return CKPT_OK;
+}
+
 int zt_model_check_batch(const zt_model *m, const zt_batch *b, ckpt_err *err)
 {
     const zt_model_config *f = &m->config;
@@ -265,6 +289,8 @@ int zt_model_check_batch(const zt_model *m, const zt_batch *b, ckpt_err *err)
     rc = md_check_range("input_ids", b->input_ids, zt_batch_rows(b), f->vocab, err);
     if (rc == CKPT_OK && b->attention_mask)
         rc = md_check_range("attention_mask", b->attention_mask, zt_batch_rows(b), 2, err);
+    if (rc == CKPT_OK && b->attention_mask && f->alibi)
+        rc = md_check_gaps(b, err);
     if (rc == CKPT_OK && b->token_type_ids) {
         if (!bert)
             return ckpt_fail(err, CKPT_EUNSUPPORTED,

@@ -14,8 +14,8 @@
  *     linear.c   linear maps of layers, with or without a LoRA adapter
  *     head.c     the head of language models: rows that count, logits in chunks, the loss
  *     ends.c     first and last layer of GPT-2 and Llama
- *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral) opt.c neox.c
- *     decoder.c  blocks of OPT and GPT-NeoX
+ *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral) opt.c neox.c bloom.c
+ *     decoder.c  blocks of OPT, GPT-NeoX and BLOOM
  *     rope.c     rotary positions
  *     init.c     initial values with transformers' distributions (not its random numbers)
  *     lora.c     adapters: adding them, and their names in a PEFT folder
@@ -35,7 +35,8 @@ typedef enum zt_arch {
     ZT_GPT2,
     ZT_LLAMA,
     ZT_OPT,
-    ZT_NEOX
+    ZT_NEOX,
+    ZT_BLOOM
 } zt_arch;
 
 /* True for language models that predict the next token. */
@@ -47,15 +48,14 @@ static inline bool zt_arch_causal(zt_arch a)
 /* True if positions have no table, so samples may have any length. */
 static inline bool zt_arch_any_length(zt_arch a)
 {
-    return a == ZT_LLAMA || a == ZT_NEOX;
+    return a == ZT_LLAMA || a == ZT_NEOX || a == ZT_BLOOM;
 }
 
 /* The checked settings of a config.json; sizes are elements. */
 typedef struct zt_model_config {
     zt_arch arch;
     const char *class_name; /* "BertForSequenceClassification" */
-    const char
-        *model_type; /* "bert", "gpt2", "llama", "qwen2", "qwen3", "mistral", "opt", "gpt_neox" */
+    const char *model_type; /* as in config.json: "bert", "gpt2", "llama", "gpt_neox" */
     uint64_t vocab, positions, hidden, layers, heads, kv_heads, head_width, inner, types;
     uint64_t embed_width; /* of word embeddings: OPT's word_embed_proj_dim; 0: hidden */
     uint64_t labels;      /* classifier: classes; 1: regression */
@@ -67,7 +67,9 @@ typedef struct zt_model_config {
     bool attention_bias, output_bias, mlp_bias;
     /* OPT: norms before each branch (otherwise after it), and one before the head */
     bool norm_first, final_norm;
-    /* GPT-NeoX: both branches read the block's input; q, k, v of a head are rows of one map */
+    bool alibi; /* BLOOM: attention has linear biases instead of positions */
+    /* GPT-NeoX: both branches read the block's input; q, k, v of a head are rows of one map
+     * (BLOOM too) */
     bool parallel, fused;
     uint64_t rotated; /* elements of a head that positions rotate; 0: all */
     bool qk_norm;     /* Qwen3: RMS norm of each head's q and k before rotation */

@@ -34,6 +34,7 @@ typedef struct shape {
     lay how;
     uint64_t queries; /* 0: all */
     uint64_t window;  /* 0: none */
+    bool alibi;
 } shape;
 
 /* Tensors; the first four are inputs and live in one buffer, the others in another one. */
@@ -231,6 +232,29 @@ static double dot(const float *a, const float *b, uint64_t n)
     return sum;
 }
 
+/* ALiBi's bias of key t, rounded to dt. */
+static double lean(const problem *p, const one *x, uint64_t t)
+{
+    const uint64_t heads = p->s.heads;
+    const int32_t *mask = p->s.mask == NO_MASK ? NULL : p->mask + x->b * p->s.seq;
+    uint64_t first = 0, whole = 1;
+    float slope, bias;
+    uint16_t low;
+
+    while (mask && first < p->s.seq && mask[first] == 0)
+        first++;
+    while (whole * 2 <= heads)
+        whole *= 2;
+    slope = x->h < whole ? powf((float)exp2(-8.0 / (double)whole), (float)(x->h + 1))
+                         : powf((float)exp2(-4.0 / (double)whole), (float)(2 * (x->h - whole) + 1));
+    bias = p->s.alibi && t > first ? slope * (float)(t - first) : 0.0F;
+    if (p->dt != CKPT_F32) {
+        ckpt_cast_find(p->dt, CKPT_F32)(&low, &bias, 1);
+        ckpt_cast_find(CKPT_F32, p->dt)(&bias, &low, 1);
+    }
+    return (double)bias;
+}
+
 static void probabilities(const problem *p, const one *x)
 {
     const shape *s = &p->s;
@@ -241,7 +265,8 @@ static void probabilities(const problem *p, const one *x)
                         (s->mask == NO_MASK || p->mask[x->b * s->seq + t] != 0);
 
         x->p[t] = on ? dot(vector_of(p, Q, x, x->t), vector_of(p, K, x, t), s->width) /
-                           sqrt((double)s->width)
+                               sqrt((double)s->width) +
+                           lean(p, x, t)
                      : -1e30;
         top = fmax(top, x->p[t]);
     }
@@ -348,6 +373,7 @@ static held hold(zt_device *d, const problem *p, const answer *start)
                                      .ldo = p->at[O].ld,
                                      .scale = (float)(1 / sqrt((double)s->width)),
                                      .causal = s->causal,
+                                     .alibi = s->alibi,
                                      .window = s->window,
                                      .mask = s->mask == NO_MASK ? NULL : (const int32_t *)m.mask,
                                      .p = s->p,
@@ -514,46 +540,50 @@ static void check(zt_device *cpu, zt_device *gpu, const shape *s, ckpt_dtype dt)
 
 /* ---- tests -------------------------------------------------------------------------------- */
 
-/* batch, seq, heads, key heads, width, gap, causal, mask, dropout, lay, queries, window: edges of tiles (16, 32, 64,
+/* batch, seq, heads, key heads, width, gap, causal, mask, dropout, lay, queries, window, ALiBi: edges of tiles (16, 32, 64,
  * 128), of widths (16 .. 128 on tensor cores, others not), rows that are whole in 16 bytes or not.
  */
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, APART, 0, 0},
-    {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, APART, 0, 0},
-    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, APART, 0, 0},
-    {2, 17, 2, 1, 20, 5, true, LEFT, 0, APART, 0, 0},
-    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, APART, 0, 0},
-    {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, APART, 0, 0},
-    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, FUSED, 0, 0},
-    {1, 64, 2, 2, 64, 64, false, HOLES, 0, APART, 0, 0},
-    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, APART, 0, 0},
-    {2, 65, 4, 2, 64, 8, true, NO_MASK, 0.1F, FUSED, 0, 0},
-    {2, 128, 1, 1, 17, 0, true, RIGHT, 0, APART, 0, 0},
-    {1, 129, 2, 1, 128, 0, true, NO_MASK, 0, FUSED, 0, 0},
-    {1, 100, 2, 1, 128, 16, false, RIGHT, 0.2F, APART, 0, 0},
-    {1, 70, 2, 1, 96, 0, true, LEFT, 0, FUSED, 0, 0},
-    {1, 70, 1, 1, 80, 0, true, NO_MASK, 0.1F, APART, 0, 0},
-    {1, 200, 3, 1, 24, 0, true, NO_MASK, 0, APART, 0, 0},
-    {1, 70, 2, 1, 130, 1, true, NO_MASK, 0.1F, APART, 0, 0},
-    {1, 30, 2, 2, 200, 0, false, HOLES, 0, FUSED, 0, 0},
-    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, APART, 0, 0},
-    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, APART, 0, 0},
-    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, APART, 0, 0},
-    {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, APART, 0, 0},
-    {2, 140, 1, 1, 40, 0, true, ONE_EMPTY, 0, APART, 0, 0},
-    {1, 40, 1, 1, 16, 0, true, NO_MASK, 1.0F, APART, 0, 0},
-    {3, 40, 4, 2, 16, 8, false, LEFT, 0.25F, APART, 1, 0},
-    {2, 150, 2, 1, 64, 0, true, RIGHT, 0, APART, 70, 0},
-    {2, 200, 2, 2, 32, 3, false, ONE_EMPTY, 0, APART, 1, 0},
-    {2, 65, 2, 1, 128, 0, true, LEFT, 0.1F, FUSED, 64, 0},
-    {2, 70, 2, 2, 140, 0, false, HOLES, 0.1F, APART, 65, 0},
-    {1, 90, 2, 1, 8, 0, true, NO_MASK, 0, APART, 0, 7},
-    {2, 200, 2, 2, 32, 3, true, HOLES, 0.1F, APART, 0, 2},
-    {2, 260, 2, 1, 64, 0, true, NO_MASK, 0.1F, FUSED, 0, 65},
-    {1, 150, 1, 1, 128, 0, true, RIGHT, 0, APART, 0, 40},
-    {2, 19, 2, 1, 96, 0, true, LEFT, 0, APART, 0, 1},
-    {2, 150, 2, 1, 140, 0, true, ONE_EMPTY, 0, APART, 70, 16},
-    {1, 20, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0, 99},
+    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, APART, 0, 0, false},
+    {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, APART, 0, 0, false},
+    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, APART, 0, 0, false},
+    {2, 17, 2, 1, 20, 5, true, LEFT, 0, APART, 0, 0, false},
+    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, APART, 0, 0, false},
+    {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, APART, 0, 0, false},
+    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, FUSED, 0, 0, false},
+    {1, 64, 2, 2, 64, 64, false, HOLES, 0, APART, 0, 0, false},
+    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, APART, 0, 0, false},
+    {2, 65, 4, 2, 64, 8, true, NO_MASK, 0.1F, FUSED, 0, 0, false},
+    {2, 128, 1, 1, 17, 0, true, RIGHT, 0, APART, 0, 0, false},
+    {1, 129, 2, 1, 128, 0, true, NO_MASK, 0, FUSED, 0, 0, false},
+    {1, 100, 2, 1, 128, 16, false, RIGHT, 0.2F, APART, 0, 0, false},
+    {1, 70, 2, 1, 96, 0, true, LEFT, 0, FUSED, 0, 0, false},
+    {1, 70, 1, 1, 80, 0, true, NO_MASK, 0.1F, APART, 0, 0, false},
+    {1, 200, 3, 1, 24, 0, true, NO_MASK, 0, APART, 0, 0, false},
+    {1, 70, 2, 1, 130, 1, true, NO_MASK, 0.1F, APART, 0, 0, false},
+    {1, 30, 2, 2, 200, 0, false, HOLES, 0, FUSED, 0, 0, false},
+    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, APART, 0, 0, false},
+    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, APART, 0, 0, false},
+    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, APART, 0, 0, false},
+    {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, APART, 0, 0, false},
+    {2, 140, 1, 1, 40, 0, true, ONE_EMPTY, 0, APART, 0, 0, false},
+    {1, 40, 1, 1, 16, 0, true, NO_MASK, 1.0F, APART, 0, 0, false},
+    {3, 40, 4, 2, 16, 8, false, LEFT, 0.25F, APART, 1, 0, false},
+    {2, 150, 2, 1, 64, 0, true, RIGHT, 0, APART, 70, 0, false},
+    {2, 200, 2, 2, 32, 3, false, ONE_EMPTY, 0, APART, 1, 0, false},
+    {2, 65, 2, 1, 128, 0, true, LEFT, 0.1F, FUSED, 64, 0, false},
+    {2, 70, 2, 2, 140, 0, false, HOLES, 0.1F, APART, 65, 0, false},
+    {1, 90, 2, 1, 8, 0, true, NO_MASK, 0, APART, 0, 7, false},
+    {2, 200, 2, 2, 32, 3, true, HOLES, 0.1F, APART, 0, 2, false},
+    {2, 260, 2, 1, 64, 0, true, NO_MASK, 0.1F, FUSED, 0, 65, false},
+    {1, 150, 1, 1, 128, 0, true, RIGHT, 0, APART, 0, 40, false},
+    {2, 19, 2, 1, 96, 0, true, LEFT, 0, APART, 0, 1, false},
+    {2, 150, 2, 1, 140, 0, true, ONE_EMPTY, 0, APART, 70, 16, false},
+    {1, 20, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0, 99, false},
+    {2, 70, 3, 3, 16, 0, true, LEFT, 0.1F, APART, 0, 0, true},
+    {1, 150, 2, 2, 140, 0, true, RIGHT, 0, FUSED, 0, 0, true},
+    {2, 65, 6, 6, 32, 0, true, NO_MASK, 0, APART, 0, 0, true},
+    {2, 19, 2, 2, 8, 0, true, ONE_EMPTY, 0, APART, 0, 0, true},
 };
 
 static const ckpt_dtype dtypes[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
@@ -563,7 +593,7 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes, N_DTYPES = sizeof dtypes / siz
 /* What is not finite shows in its own row and nowhere else: scaling of the loss depends on it. */
 static void not_finite(zt_device *gpu, ckpt_dtype dt)
 {
-    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0, 0};
+    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0, 0, false};
     const float bad[] = {INFINITY, NAN};
 
     for (size_t i = 0; i < 2; i++) {
@@ -588,7 +618,7 @@ static void not_finite(zt_device *gpu, ckpt_dtype dt)
 /* Evaluation keeps no lse; nothing to do is no failure. */
 static void forward_alone(zt_device *gpu, ckpt_dtype dt)
 {
-    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, APART, 0, 0};
+    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, APART, 0, 0, false};
     problem p = make(&s, dt);
     answer start = blank(&p), r = blank(&p), whole = compute(gpu, &p, &start, FORWARD);
     held m = hold(gpu, &p, &start);
@@ -612,7 +642,7 @@ static void forward_alone(zt_device *gpu, ckpt_dtype dt)
 /* A call that cannot be fails the device, and writes nothing. */
 static void refused(new_device *make_device, int which)
 {
-    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, APART, 0, 0};
+    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, APART, 0, 0, false};
     problem p = make(&s, CKPT_F32);
     answer start = blank(&p);
     ckpt_err err = {0}, later = {0};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral; also OPT, GPT-NeoX.
+"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral; also OPT, GPT-NeoX, BLOOM.
 
     kin.py --bin build/bin [-v] [NAME...]
 
@@ -39,7 +39,8 @@ BASE = {'vocab_size': VOCAB, 'hidden_size': 24, 'intermediate_size': 40, 'num_hi
 BASES = {'OPT': {'vocab_size': VOCAB, 'hidden_size': 24, 'ffn_dim': 40, 'num_hidden_layers': 3, 'num_attention_heads': 4,
                  'max_position_embeddings': 20, 'dropout': 0.0, 'pad_token_id': 7, 'use_cache': False},
          'GPTNeoX': {'vocab_size': VOCAB, 'hidden_size': 24, 'intermediate_size': 40, 'num_hidden_layers': 3,
-                     'num_attention_heads': 3, 'max_position_embeddings': 20, 'use_cache': False}}
+                     'num_attention_heads': 3, 'max_position_embeddings': 20, 'use_cache': False},
+         'Bloom': {'vocab_size': VOCAB, 'hidden_size': 24, 'n_layer': 3, 'n_head': 3, 'use_cache': False}}
 
 # name: (kind, settings, world, stage, DeepSpeed goes on)
 VARIANTS = {
@@ -57,6 +58,7 @@ VARIANTS = {
     'opt after': ('OPT', {'do_layer_norm_before': False, 'word_embed_proj_dim': 10}, 3, 2, True),
     'neox': ('GPTNeoX', {}, 2, 3, True),
     'neox serial': ('GPTNeoX', {'use_parallel_residual': False}, 3, 1, True),
+    'bloom': ('Bloom', {}, 2, 3, True),
 }
 
 

@@ -46,6 +46,7 @@ MODELS = [
                                      'do_layer_norm_before': False, 'ffn_dim': 100}),
     ('GPTNeoXForCausalLM', 'GPTNeoXConfig', {'num_hidden_layers': 2, 'attention_bias': False}),
     ('GPTNeoXForCausalLM', 'GPTNeoXConfig', {'num_hidden_layers': 2, 'tie_word_embeddings': True}),
+    ('BloomForCausalLM', 'BloomConfig', {'n_layer': 3, 'hidden_size': 128}),
     ('BertForMaskedLM', 'BertConfig', {}),
     ('BertForSequenceClassification', 'BertConfig', {}),
     ('BertForSequenceClassification', 'BertConfig', {'num_labels': 5}),

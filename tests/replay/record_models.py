@@ -24,8 +24,9 @@ LLAMA3 = dict(rope_parameters={'rope_type': 'llama3', 'rope_theta': 500000.0, 'f
 OPT = dict(vocab_size=53, hidden_size=16, ffn_dim=36, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=20,
            dropout=0.0, pad_token_id=5)
 NEOX = dict(vocab_size=53, hidden_size=24, intermediate_size=36, num_hidden_layers=2, num_attention_heads=3, max_position_embeddings=20)
+BLOOM = dict(vocab_size=53, hidden_size=18, n_layer=2, n_head=3)
 # settings that a kind has instead of BASE
-BASES = {'OPT': OPT, 'GPTNeoX': NEOX}
+BASES = {'OPT': OPT, 'GPTNeoX': NEOX, 'Bloom': BLOOM}
 
 # name: (kind, settings, masked: at the right side, or 'left')
 MODELS = {
@@ -40,6 +41,8 @@ MODELS = {
                  False),
     'neox': ('GPTNeoX', {'rope_parameters': {'rope_type': 'default', 'rope_theta': 10000.0, 'partial_rotary_factor': 0.5}}, True),
     'neox_serial': ('GPTNeoX', {'use_parallel_residual': False, 'hidden_act': 'gelu_fast', 'attention_bias': False}, False),
+    'bloom': ('Bloom', {}, 'left'),
+    'bloom_untied': ('Bloom', {'n_head': 2, 'tie_word_embeddings': False}, True),
 }
 
 

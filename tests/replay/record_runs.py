@@ -22,6 +22,7 @@ STEPS, BATCH, SEQ, WORLDS = 3, 2, 9, (1, 2, 3)
 
 # name: (kind, settings)
 MODELS = {
+    'bloom': ('Bloom', dict(vocab_size=41, hidden_size=16, n_layer=2, n_head=4)),
     'neox': ('GPTNeoX', dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
                              max_position_embeddings=12)),
     'opt': ('OPT', dict(vocab_size=41, hidden_size=16, word_embed_proj_dim=12, ffn_dim=24, num_hidden_layers=2, num_attention_heads=4,

@@ -20,6 +20,7 @@ typedef struct shape {
     float p;
     uint64_t queries; /* 0: all */
     uint64_t window;  /* 0: none */
+    bool alibi;
 } shape;
 
 /* One problem: values in double, and the same in dt with strides. */
@@ -120,6 +121,7 @@ static problem make(const shape *s, ckpt_dtype dt)
                         .width = s->width,
                         .scale = (float)(1.0 / sqrt((double)s->width)),
                         .causal = s->causal,
+                        .alibi = s->alibi,
                         .window = s->window,
                         .p = s->p,
                         .seed = 77};
@@ -193,6 +195,28 @@ static double dot(const double *a, const double *b, uint64_t n)
     return sum;
 }
 
+/* ALiBi's bias of key t, rounded to dt, less that of the query's own key. */
+static double lean(const problem *p, const one *x, uint64_t t)
+{
+    const int32_t *mask = p->a.fw.mask ? p->mask + x->b * p->s.seq : NULL;
+    uint64_t first = 0, whole = 1;
+    float slope, bias;
+    uint16_t low;
+
+    while (mask && first < p->s.seq && mask[first] == 0)
+        first++;
+    while (whole * 2 <= p->s.heads)
+        whole *= 2;
+    slope = x->h < whole ? powf((float)exp2(-8.0 / (double)whole), (float)(x->h + 1))
+                         : powf((float)exp2(-4.0 / (double)whole), (float)(2 * (x->h - whole) + 1));
+    bias = p->s.alibi && t > first ? slope * (float)(t - first) : 0.0F;
+    if (p->dt != CKPT_F32) {
+        ckpt_cast_find(p->dt, CKPT_F32)(&low, &bias, 1);
+        ckpt_cast_find(CKPT_F32, p->dt)(&bias, &low, 1);
+    }
+    return p->s.alibi ? (double)bias - (double)slope * ((double)x->t - (double)first) : 0;
+}
+
 /* Probabilities of one query as transformers' explicit attention has them: what is masked has the
  * lowest number instead of its score, so a query without keys looks at all of them equally. */
 static double ref_softmax(const problem *p, const one *x)
@@ -204,8 +228,9 @@ static double ref_softmax(const problem *p, const one *x)
         const bool on = (!s->causal || t <= x->t) && (s->window == 0 || t + s->window > x->t) &&
                         (!p->a.fw.mask || p->mask[x->b * s->seq + t] != 0);
 
-        x->s[t] =
-            on ? (double)p->a.fw.scale * dot(x->q, p->k + at_k(s, x->b, t, x->h), s->width) : -1e30;
+        x->s[t] = on ? (double)p->a.fw.scale * dot(x->q, p->k + at_k(s, x->b, t, x->h), s->width) +
+                           lean(p, x, t)
+                     : -1e30;
         top = x->s[t] > top ? x->s[t] : top;
     }
     for (uint64_t t = 0; t < s->seq; t++) {
@@ -357,39 +382,43 @@ static void check(const shape *s, ckpt_dtype dt, const double tolerance[4])
 
 /* ---- tests ------------------------------------------------------------------------------- */
 
-/* batch, seq, heads, key heads, width, gap, causal, mask, dropout, queries, window: odd sizes, block edges.
+/* batch, seq, heads, key heads, width, gap, causal, mask, dropout, queries, window, ALiBi: odd sizes, block edges.
  */
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, 0, 0},
-    {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, 0, 0},
-    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, 0, 0},
-    {2, 17, 2, 1, 20, 5, true, LEFT, 0, 0, 0},
-    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, 0, 0},
-    {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, 0, 0},
-    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, 0, 0},
-    {1, 64, 2, 2, 64, 64, false, HOLES, 0, 0, 0},
-    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, 0, 0},
-    {2, 128, 1, 1, 17, 0, true, RIGHT, 0, 0, 0},
-    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, 0, 0},
-    {1, 256, 1, 1, 8, 0, true, NO_MASK, 0, 0, 0},
-    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, 0, 0},
-    {2, 300, 1, 1, 16, 0, false, RIGHT, 0, 0, 0},
-    {1, 530, 1, 1, 5, 0, true, HOLES, 0, 0, 0},
-    {2, 530, 1, 1, 4, 0, false, LEFT, 0, 0, 0},
-    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, 0, 0},
-    {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, 0, 0},
-    {2, 270, 1, 1, 8, 0, true, ONE_EMPTY, 0, 0, 0},
-    {3, 40, 4, 2, 16, 5, false, LEFT, 0.25F, 1, 0},
-    {2, 150, 2, 1, 8, 0, true, RIGHT, 0, 70, 0},
-    {2, 300, 2, 2, 8, 3, false, ONE_EMPTY, 0, 1, 0},
-    {2, 65, 1, 1, 8, 0, true, LEFT, 0.1F, 64, 0},
-    {1, 90, 2, 1, 8, 0, true, NO_MASK, 0, 0, 7},
-    {2, 300, 2, 2, 8, 3, true, HOLES, 0.1F, 0, 2},
-    {2, 600, 1, 1, 4, 0, true, RIGHT, 0, 0, 40},
-    {1, 530, 1, 1, 5, 0, true, NO_MASK, 0, 0, 257},
-    {2, 19, 2, 1, 8, 0, true, LEFT, 0, 0, 1},
-    {2, 150, 2, 1, 8, 0, true, ONE_EMPTY, 0, 70, 16},
-    {1, 20, 1, 1, 8, 0, true, NO_MASK, 0, 0, 99},
+    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, 0, 0, false},
+    {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, 0, 0, false},
+    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, 0, 0, false},
+    {2, 17, 2, 1, 20, 5, true, LEFT, 0, 0, 0, false},
+    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, 0, 0, false},
+    {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, 0, 0, false},
+    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, 0, 0, false},
+    {1, 64, 2, 2, 64, 64, false, HOLES, 0, 0, 0, false},
+    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, 0, 0, false},
+    {2, 128, 1, 1, 17, 0, true, RIGHT, 0, 0, 0, false},
+    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, 0, 0, false},
+    {1, 256, 1, 1, 8, 0, true, NO_MASK, 0, 0, 0, false},
+    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, 0, 0, false},
+    {2, 300, 1, 1, 16, 0, false, RIGHT, 0, 0, 0, false},
+    {1, 530, 1, 1, 5, 0, true, HOLES, 0, 0, 0, false},
+    {2, 530, 1, 1, 4, 0, false, LEFT, 0, 0, 0, false},
+    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, 0, 0, false},
+    {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, 0, 0, false},
+    {2, 270, 1, 1, 8, 0, true, ONE_EMPTY, 0, 0, 0, false},
+    {3, 40, 4, 2, 16, 5, false, LEFT, 0.25F, 1, 0, false},
+    {2, 150, 2, 1, 8, 0, true, RIGHT, 0, 70, 0, false},
+    {2, 300, 2, 2, 8, 3, false, ONE_EMPTY, 0, 1, 0, false},
+    {2, 65, 1, 1, 8, 0, true, LEFT, 0.1F, 64, 0, false},
+    {1, 90, 2, 1, 8, 0, true, NO_MASK, 0, 0, 7, false},
+    {2, 300, 2, 2, 8, 3, true, HOLES, 0.1F, 0, 2, false},
+    {2, 600, 1, 1, 4, 0, true, RIGHT, 0, 0, 40, false},
+    {1, 530, 1, 1, 5, 0, true, NO_MASK, 0, 0, 257, false},
+    {2, 19, 2, 1, 8, 0, true, LEFT, 0, 0, 1, false},
+    {2, 150, 2, 1, 8, 0, true, ONE_EMPTY, 0, 70, 16, false},
+    {1, 20, 1, 1, 8, 0, true, NO_MASK, 0, 0, 99, false},
+    {2, 70, 3, 3, 16, 0, true, LEFT, 0.1F, 0, 0, true},
+    {1, 300, 2, 1, 8, 0, true, RIGHT, 0, 0, 0, true},
+    {2, 65, 6, 6, 8, 5, true, NO_MASK, 0, 0, 0, true},
+    {2, 19, 2, 2, 8, 0, true, ONE_EMPTY, 0, 0, 0, true},
 };
 
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
@@ -438,9 +467,9 @@ static void differences(problem *p, double *x, const double *grad, uint64_t n)
 
 static void finite_differences(void **state)
 {
-    const shape s[] = {{1, 4, 4, 2, 3, 0, true, NO_MASK, 0.3F, 0, 0},
-                       {2, 3, 2, 1, 2, 0, false, HOLES, 0, 0, 0},
-                       {2, 4, 2, 1, 2, 0, false, HOLES, 0.3F, 2, 0}};
+    const shape s[] = {{1, 4, 4, 2, 3, 0, true, NO_MASK, 0.3F, 0, 0, false},
+                       {2, 3, 2, 1, 2, 0, false, HOLES, 0, 0, 0, false},
+                       {2, 4, 2, 1, 2, 0, false, HOLES, 0.3F, 2, 0, false}};
 
     (void)state;
     for (size_t i = 0; i < sizeof s / sizeof *s; i++) {
@@ -457,7 +486,7 @@ static void finite_differences(void **state)
 /* A query without keys gets the mean of all values, later ones too. */
 static void no_keys(void **state)
 {
-    const shape s = {1, 5, 1, 1, 2, 0, true, LEFT, 0, 0, 0};
+    const shape s = {1, 5, 1, 1, 2, 0, true, LEFT, 0, 0, 0, false};
     problem p = make(&s, CKPT_F32);
     double mean[2] = {0, 0};
 
@@ -478,7 +507,7 @@ static void no_keys(void **state)
 
 static void any_number_of_threads(void **state)
 {
-    const shape s = {2, 150, 4, 2, 32, 3, true, LEFT, 0.1F, 0, 0};
+    const shape s = {2, 150, 4, 2, 32, 3, true, LEFT, 0.1F, 0, 0, false};
     problem one_thread = make(&s, CKPT_BF16);
     const uint64_t rows = s.batch * s.seq, nq = rows * (4 * 32 + 3) * 2,
                    nk = rows * (2 * 32 + 3) * 2;
@@ -502,7 +531,7 @@ static void any_number_of_threads(void **state)
 /* What is not finite shows in its own row and nowhere else: scaling of the loss depends on it. */
 static void not_finite(void **state)
 {
-    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, 0, 0};
+    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, 0, 0, false};
     const float bad[] = {INFINITY, NAN};
 
     (void)state;
@@ -525,7 +554,7 @@ static void not_finite(void **state)
 /* Evaluation keeps no lse; nothing to do is no failure. */
 static void forward_alone(void **state)
 {
-    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, 0, 0};
+    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, 0, 0, false};
     problem p = make(&s, CKPT_F32);
     ckpt_err err = {0};
     zt_device *d = NULL;
@@ -547,7 +576,7 @@ static void forward_alone(void **state)
 /* A call that cannot be fails the device, and writes nothing. */
 static void refused(void **state)
 {
-    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, 0, 0};
+    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, 0, 0, false};
 
     (void)state;
     for (int i = 0; i < 9; i++) {

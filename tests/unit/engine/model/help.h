@@ -13,8 +13,8 @@
 #define KIN    "tests/fixtures/models"
 
 /* Those whose tensors are among the fixtures. */
-static const char *const with_tensors[] = {"bert_cls", "gpt2_masked", "llama_gqa",
-                                           "opt",      "opt_after",   "neox"};
+static const char *const with_tensors[] = {"bert_cls",  "gpt2_masked", "llama_gqa", "opt",
+                                           "opt_after", "neox",        "bloom"};
 
 /* The folder of a recorded model. */
 static inline const char *home_of(const char *name)

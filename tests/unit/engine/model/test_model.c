@@ -14,8 +14,9 @@ static const char *const names[] = {"bert_cls",    "bert_reg",  "bert_mlm",     
                                     "gpt2_masked", "llama_gqa", "llama3_tied_bias"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
-static const char *const kin[] = {"qwen2", "qwen2_tied", "qwen3",    "mistral", "qwen2_windows",
-                                  "opt",   "opt_after",  "opt_gelu", "neox",    "neox_serial"};
+static const char *const kin[] = {"qwen2",         "qwen2_tied",  "qwen3",     "mistral",
+                                  "qwen2_windows", "opt",         "opt_after", "opt_gelu",
+                                  "neox",          "neox_serial", "bloom",     "bloom_untied"};
 enum { N_KIN = sizeof kin / sizeof *kin };
 
 /* ---- structure ---- */
@@ -469,7 +470,8 @@ static void freezing(void **state)
     static const char *const globs[] = {
         "bert.embeddings.*,bert.encoder.layer.0.*", "transformer.w?e.*,*.ln_1.*",
         "model.embed_tokens.weight,model.layers.*", "model.decoder.embed_*,*.fc1.*",
-        "*.project_in.*,*.final_layer_norm.*",      "gpt_neox.embed_in.*,*.query_key_value.*"};
+        "*.project_in.*,*.final_layer_norm.*",      "gpt_neox.embed_in.*,*.query_key_value.*",
+        "transformer.word_emb*,*.dense.*"};
 
     (void)state;
     for (size_t k = 0; k < sizeof with_tensors / sizeof *with_tensors; k++) {
@@ -536,6 +538,7 @@ static void batches(void **state)
     mc_case c;
     int32_t good[33] = {0}, high[33] = {0}, low[33] = {0}, two[33] = {0};
     int32_t label[3] = {5, 0, ZT_IGNORE}, bad_label[3] = {0, 6, 0};
+    const int32_t gaps[39] = {0, 1, 1, 0, 1};
     zt_batch b;
 
     (void)state;
@@ -562,6 +565,13 @@ static void batches(void **state)
     mc_close(&c);
     open_case(&c, "gpt2_masked", &(mc_opts){.dtype = CKPT_F32});
     assert_int_equal(check_with(&c, good, NULL, good, NULL), CKPT_EUNSUPPORTED);
+    mc_close(&c);
+    open_case(&c, "bloom", &(mc_opts){.dtype = CKPT_F32});
+    b = c.host;
+    assert_int_equal(zt_model_check_batch(c.model, &b, NULL), CKPT_OK);
+    b.attention_mask = gaps;
+    assert_int_equal(zt_model_check_batch(c.model, &b, &c.err), CKPT_EUNSUPPORTED);
+    assert_non_null(strstr(c.err.text, "sample 0 has a gap"));
     mc_close(&c);
 }
 

@@ -17,6 +17,7 @@
 #define QWEN2   "\"model_type\": \"qwen2\""
 #define QWEN3   "\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\""
 #define OPT     "\"architectures\": [\"OPTForCausalLM\"]"
+#define BLOOM   "\"architectures\": [\"BloomForCausalLM\"]"
 #define NEOX    "\"architectures\": [\"GPTNeoXForCausalLM\"]"
 #define MISTRAL "\"architectures\": [\"MistralForCausalLM\"]"
 
@@ -270,6 +271,25 @@ static void neox_keys(void **state)
     bad(NEOX ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", CKPT_EUNSUPPORTED,
         "linear");
     bad(NEOX ", \"head_dim\": 8", CKPT_EUNSUPPORTED, "head_dim");
+}
+
+static void bloom_keys(void **state)
+{
+    zt_model_config c = good(BLOOM);
+
+    (void)state;
+    assert_true(c.arch == ZT_BLOOM && c.vocab == 250880 && c.hidden == 64 && c.layers == 2);
+    assert_true(c.heads == 8 && c.inner == 256 && c.act == ZT_GELU_TANH && c.tied);
+    assert_true(c.alibi && c.fused && c.norm_first && !c.parallel && c.rotated == 0);
+    c = good(BLOOM ", \"n_embed\": 32, \"num_hidden_layers\": 5, \"num_attention_heads\": 4,"
+                   "\"hidden_dropout\": 0.5, \"attention_dropout\": 0.25, \"pretraining_tp\": 4,"
+                   "\"slow_but_exact\": false, \"seq_length\": 2048");
+    assert_true(c.hidden == 32 && c.layers == 5 && c.heads == 4 && c.inner == 128);
+    near(c.dropout_hidden, 0.5);
+    near(c.dropout_attention, 0.25);
+    bad(BLOOM ", \"apply_residual_connection_post_layernorm\": true", CKPT_EUNSUPPORTED,
+        "apply_residual_connection_post_layernorm");
+    bad(BLOOM ", \"slow_but_exact\": true", CKPT_EUNSUPPORTED, "slow_but_exact");
 }
 
 static void llama_keys(void **state)
@@ -628,12 +648,12 @@ int main(void)
         cmocka_unit_test(kin_keys),       cmocka_unit_test(windows),
         cmocka_unit_test(bert_keys),      cmocka_unit_test(gpt2_keys),
         cmocka_unit_test(opt_keys),       cmocka_unit_test(neox_keys),
-        cmocka_unit_test(llama_keys),     cmocka_unit_test(activations),
-        cmocka_unit_test(labels),         cmocka_unit_test(rope),
-        cmocka_unit_test(refused),        cmocka_unit_test(architectures),
-        cmocka_unit_test(wrong_values),   cmocka_unit_test(files),
-        cmocka_unit_test(real_files),     cmocka_unit_test(golden_files),
-        cmocka_unit_test(sizes),
+        cmocka_unit_test(bloom_keys),     cmocka_unit_test(llama_keys),
+        cmocka_unit_test(activations),    cmocka_unit_test(labels),
+        cmocka_unit_test(rope),           cmocka_unit_test(refused),
+        cmocka_unit_test(architectures),  cmocka_unit_test(wrong_values),
+        cmocka_unit_test(files),          cmocka_unit_test(real_files),
+        cmocka_unit_test(golden_files),   cmocka_unit_test(sizes),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
