@@ -130,19 +130,20 @@ void cu_act_grad(zt_device *d, ckpt_dtype dt, const zt_act_grad *a)
 }
 
 template <typename T>
-static __device__ __forceinline__ void ck_swiglu_one(float *gate, const float *up)
+static __device__ __forceinline__ void ck_swiglu_one(zt_act act, float *gate, const float *up)
 {
-    ck_act_one<T>(ZT_SILU, gate);
+    ck_act_one<T>(act == ZT_ACT_NONE ? ZT_SILU : act, gate);
     *gate = *gate * *up;
 }
 
 /* Replace gate and up by their gradients, as zt_f_swiglu_grad does. */
 template <typename T>
-static __device__ __forceinline__ void ck_swiglu_slope(float *gate, float *up, const float *dy)
+static __device__ __forceinline__ void ck_swiglu_slope(zt_act act, float *gate, float *up,
+                                                       const float *dy)
 {
     const float x = *gate;
-    if (sizeof(T) == 4) {
-        zt_f_swiglu_grad(gate, up, dy);
+    if (sizeof(T) == 4 || (act != ZT_ACT_NONE && act != ZT_SILU)) {
+        zt_f_swiglu_grad(act, gate, up, dy);
         return;
     }
     const la_sigmoid s = ck_sigmoid(x);
@@ -158,7 +159,7 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_swiglu(zt_swiglu a, bool
         ck_read(gate, (const T *)a.gate, at, a.n, wide);
         ck_read(up, (const T *)a.up, at, a.n, wide);
         for (unsigned k = 0; k < CK_PACK; k++)
-            ck_swiglu_one<T>(&gate[k], &up[k]);
+            ck_swiglu_one<T>(a.act, &gate[k], &up[k]);
         ck_write((T *)a.y, at, a.n, wide, gate);
     }
 }
@@ -182,7 +183,7 @@ static __global__ void __launch_bounds__(LA_THREADS) ck_swiglu_grad(zt_swiglu a,
         ck_read(up, (const T *)a.up, at, a.n, wide);
         ck_read(dy, (const T *)a.dy, at, a.n, wide);
         for (unsigned k = 0; k < CK_PACK; k++)
-            ck_swiglu_slope<T>(&gate[k], &up[k], &dy[k]);
+            ck_swiglu_slope<T>(a.act, &gate[k], &up[k], &dy[k]);
         ck_write((T *)a.dgate, at, a.n, wide, gate);
         ck_write((T *)a.dup, at, a.n, wide, up);
     }

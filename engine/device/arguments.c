@@ -63,12 +63,13 @@ bool zt_ok_act_grad(const zt_act_grad *a)
 
 bool zt_ok_swiglu(const zt_swiglu *a)
 {
-    return a && (a->n == 0 || (a->gate && a->up && a->y));
+    return a && zt_ok_act(a->act, 0, NULL, NULL) && (a->n == 0 || (a->gate && a->up && a->y));
 }
 
 bool zt_ok_swiglu_grad(const zt_swiglu *a)
 {
-    return a && (a->n == 0 || (a->gate && a->up && a->dy && a->dgate && a->dup));
+    return a && zt_ok_act(a->act, 0, NULL, NULL) &&
+           (a->n == 0 || (a->gate && a->up && a->dy && a->dgate && a->dup));
 }
 
 static bool ok_sizes(uint64_t rows, uint64_t width)

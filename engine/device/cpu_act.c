@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpu_act.c: computes activations on the CPU, forward and backward, and Llama's gated one. */
+/* cpu_act.c: computes activations on the CPU, forward and backward, and gated ones. */
 #include <string.h>
 
 #include "engine/device/cpu.h"
@@ -30,15 +30,16 @@ ZT_CLONES static void ac_grad_block(const zt_act_grad *a, float *dx, const float
     }
 }
 
-/* y = silu(gate) * up. */
-ZT_CLONES static void ac_swiglu_block(uint64_t n, float *y, const float *gate, const float *up)
+/* y = act(gate) * up for one block of a->n elements. */
+ZT_CLONES static void ac_swiglu_block(const zt_swiglu *a, float *y, const float *gate,
+                                      const float *up)
 {
-    for (uint64_t i = 0; i < n; i += ZT_LANES) {
+    for (uint64_t i = 0; i < a->n; i += ZT_LANES) {
         zt_v g, u;
-        zt_v_load_part(&g, gate + i, n - i);
-        zt_v_load_part(&u, up + i, n - i);
-        zt_f_swiglu(&g, &u);
-        zt_v_store_part(y + i, &g, n - i);
+        zt_v_load_part(&g, gate + i, a->n - i);
+        zt_v_load_part(&u, up + i, a->n - i);
+        zt_f_swiglu(a->act, &g, &u);
+        zt_v_store_part(y + i, &g, a->n - i);
     }
 }
 
@@ -52,7 +53,7 @@ ZT_CLONES static void ac_swiglu_grad_block(const zt_swiglu *a, const float *gate
         zt_v_load_part(&g, gate + i, a->n - i);
         zt_v_load_part(&u, up + i, a->n - i);
         zt_v_load_part(&d, dy + i, a->n - i);
-        zt_f_swiglu_grad(&g, &u, &d);
+        zt_f_swiglu_grad(a->act, &g, &u, &d);
         zt_v_store_part(dgate + i, &g, a->n - i);
         zt_v_store_part(dup + i, &u, a->n - i);
     }
@@ -128,11 +129,12 @@ static void ac_swiglu_range(void *ctx, uint64_t first, uint64_t last, unsigned w
     float gate[ZT_CPU_BLOCK], up[ZT_CPU_BLOCK], room[ZT_CPU_BLOCK];
     (void)worker;
     for (uint64_t at = first; at < last; at += ZT_CPU_BLOCK) {
-        uint64_t n = ac_count(at, last);
-        float *out = ac_out(j->dt, j->s.y, at, room);
-        ac_swiglu_block(n, out, zt_cpu_read(j->dt, j->s.gate, at, n, gate),
-                        zt_cpu_read(j->dt, j->s.up, at, n, up));
-        ac_put(j->dt, j->s.y, at, out, n);
+        zt_swiglu a = j->s;
+        a.n = ac_count(at, last);
+        float *out = ac_out(j->dt, a.y, at, room);
+        ac_swiglu_block(&a, out, zt_cpu_read(j->dt, a.gate, at, a.n, gate),
+                        zt_cpu_read(j->dt, a.up, at, a.n, up));
+        ac_put(j->dt, a.y, at, out, a.n);
     }
 }
 

@@ -295,10 +295,11 @@ typedef struct zt_act_grad {
 } zt_act_grad;
 
 /*
- * y = silu(gate) * up, and its gradients.  y may be gate or up, dgate may be gate, dup may be up.
+ * y = act(gate) * up, and its gradients.  y may be gate or up, dgate may be gate, dup may be up.
  */
 typedef struct zt_swiglu {
     uint64_t n;
+    zt_act act; /* ZT_ACT_NONE: SILU */
     const void *gate, *up;
     void *y;        /* forward */
     const void *dy; /* backward */

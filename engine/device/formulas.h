@@ -236,23 +236,23 @@ ZT_FORMULA void zt_f_act_grad(zt_act act, zt_f *dy, const zt_f *x)
     *dy = *dy * t;
 }
 
-/* gate = silu(gate) up (Shazeer 2020). */
-ZT_FORMULA void zt_f_swiglu(zt_f *gate, const zt_f *up)
+/* gate = act(gate) up (Shazeer 2020); act NONE: SILU. */
+ZT_FORMULA void zt_f_swiglu(zt_act act, zt_f *gate, const zt_f *up)
 {
-    zt_f_act(ZT_SILU, gate);
+    zt_f_act(act == ZT_ACT_NONE ? ZT_SILU : act, gate);
     *gate = *gate * *up;
 }
 
 /* Replace gate and up by their gradients. */
-ZT_FORMULA void zt_f_swiglu_grad(zt_f *gate, zt_f *up, const zt_f *dy)
+ZT_FORMULA void zt_f_swiglu_grad(zt_act act, zt_f *gate, zt_f *up, const zt_f *dy)
 {
-    zt_f slope = *gate, silu;
+    const zt_act of = act == ZT_ACT_NONE ? ZT_SILU : act;
+    zt_f slope = *dy, opened = *gate;
 
-    silu = slope;
-    zt_f_silu_slope(&slope);
-    zt_f_act(ZT_SILU, &silu);
-    *gate = *up * (*dy * slope);
-    *up = silu * *dy;
+    zt_f_act_grad(of, &slope, gate);
+    zt_f_act(of, &opened);
+    *gate = *up * slope;
+    *up = opened * *dy;
 }
 
 /* ---- rotation (Su et al. 2021), normalisation ---- */

@@ -251,9 +251,11 @@ static void test_activations(void **state)
     }
 }
 
-static void test_swiglu(void **state)
+/* act NONE stands for SILU. */
+static void try_swiglu(zt_act act)
 {
-    (void)state;
+    const zt_act of = act == ZT_ACT_NONE ? ZT_SILU : act;
+
     for (double at = -4; at < 4; at += 0.61) {
         zt_f gate = {0}, up = {0}, dy = {0}, y;
         const double h = 1e-5, u = 1.5, g = 0.7;
@@ -263,12 +265,20 @@ static void test_swiglu(void **state)
         dy[0] = (float)g;
         const double v = (double)gate[0];
         y = gate;
-        zt_f_swiglu(&y, &up);
-        near_to(y[0], act_of(ZT_SILU, v) * u);
-        zt_f_swiglu_grad(&gate, &up, &dy);
-        near_to(gate[0], g * u * (act_of(ZT_SILU, v + h) - act_of(ZT_SILU, v - h)) / (2 * h));
-        near_to(up[0], g * act_of(ZT_SILU, v));
+        zt_f_swiglu(act, &y, &up);
+        near_to(y[0], act_of(of, v) * u);
+        zt_f_swiglu_grad(act, &gate, &up, &dy);
+        near_to(gate[0], g * u * (act_of(of, v + h) - act_of(of, v - h)) / (2 * h));
+        near_to(up[0], g * act_of(of, v));
     }
+}
+
+static void test_swiglu(void **state)
+{
+    (void)state;
+    try_swiglu(ZT_ACT_NONE);
+    try_swiglu(ZT_SILU);
+    try_swiglu(ZT_GELU_TANH);
 }
 
 /* Dropout at rate p drops p 2^24 of the 2^24 words, and keeps the mean. */
