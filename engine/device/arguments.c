@@ -111,13 +111,14 @@ bool zt_ok_embed_grad(const zt_embed_grad *a)
 bool zt_ok_attention(const zt_attention *a)
 {
     return a && a->kv_heads > 0 && a->heads % a->kv_heads == 0 && a->q && a->k && a->v && a->o &&
-           a->queries <= a->seq && a->p >= 0 && a->p <= 1 && a->scale > 0 &&
+           (a->queries <= a->seq || !a->causal) && a->p >= 0 && a->p <= 1 && a->scale > 0 &&
            (a->window == 0 || a->causal);
 }
 
 bool zt_ok_attention_grad(const zt_attention_grad *a)
 {
-    return a && zt_ok_attention(&a->fw) && a->fw.lse && a->dout && a->dq && a->dk && a->dv;
+    return a && zt_ok_attention(&a->fw) && a->fw.lse && a->dout && a->dq && a->dk && a->dv &&
+           (a->fw.bias || !a->dbias);
 }
 
 bool zt_ok_rope(const zt_rope *a)

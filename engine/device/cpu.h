@@ -8,7 +8,8 @@
  *     cpu_matmul.c       linear, linear_grad, matmul
  *     cpu_elementwise.c  vectors, blocks of rows
  *     cpu_act.c          activations
- *     cpu_norm.c cpu_embed.c cpu_loss.c cpu_attention.c cpu_rope.c cpu_dropout.c cpu_update.c
+ *     cpu_attention.c    attention; cpu_bias.c: its bias by distance
+ *     cpu_norm.c cpu_embed.c cpu_loss.c cpu_rope.c cpu_dropout.c cpu_update.c
  *
  * device.h documents the operations at their structs.
  */

@@ -7,6 +7,9 @@
  * scaled down when the maximum grows (Milakov & Gimelshein 2018).  Backward, probabilities are
  * recomputed from the stored log of the sum (Dao et al. 2022).
  *
+ * A bias depends on the distance of key and query alone, so each head has one list of biases
+ * (cpu_bias.c), and a row of scores adds a part of that list.
+ *
  * Work is divided so that no two workers write the same output: forward by (batch, head, block of
  * queries); backward by (batch, key head), because the query heads that share a key head are
  * summed.
@@ -14,6 +17,7 @@
 #include <math.h>
 
 #include "engine/device/cpu.h"
+#include "engine/device/cpu_bias.h"
 #include "engine/device/cpu_pool.h"
 #include "engine/device/cpu_sgemm.h"
 #include "engine/device/formulas.h"
@@ -36,6 +40,7 @@ typedef struct at_job {
     uint64_t lddo;
     uint64_t group;    /* query heads per key head */
     uint64_t n_blocks; /* blocks of queries per sequence */
+    zt_bias bias;
 } at_job;
 
 /* A worker's scratch: blocks of AT_Q rows and of AT_K keys, and whole sequences. */
@@ -175,7 +180,7 @@ static void at_read_mask(at_head *h)
             h->last = i + 1;
         }
     }
-    h->blind = a->causal || h->first == a->seq ? h->first : 0;
+    h->blind = a->causal ? h->first : h->first == a->seq ? UINT64_MAX : 0;
     for (uint64_t i = 0; a->window > 0 && i < a->seq; i++)
         h->room->near[i] = h->room->valid[i] != 0 ? (int32_t)i : i > 0 ? h->room->near[i - 1] : -1;
 }
@@ -269,6 +274,39 @@ static void at_scores(const at_head *h, const at_block *b, float alpha, const at
                                              .ldc = b->ld});
 }
 
+/* The distances of query r of the block to its keys, in a list of all distances. */
+static uint64_t at_distance(const at_head *h, const at_block *b, uint64_t r)
+{
+    return b->k0 + h->job->a.queries - 1 - (b->q0 + r);
+}
+
+/* Add the head's bias to the scores of the block. */
+ZT_CLONES static void at_add_bias(const at_head *h, const at_block *b, float *s)
+{
+    const float *bias = h->job->bias.at + h->head * h->job->bias.n;
+
+    for (uint64_t r = 0; r < b->rows; r++, s += b->ld) {
+        const float *from = bias + at_distance(h, b, r);
+
+        for (uint64_t c = 0; c < b->cols; c++)
+            s[c] += from[c];
+    }
+}
+
+/* Add the gradients of the scores to the sums of their distances. */
+ZT_CLONES static void at_sum_bias(const at_head *h, const at_block *b, const float *ds)
+{
+    const at_job *j = h->job;
+    float *dbias = j->bias.grad + (h->batch * j->a.heads + h->head) * j->bias.n;
+
+    for (uint64_t r = 0; r < b->rows; r++, ds += b->ld) {
+        float *to = dbias + at_distance(h, b, r);
+
+        for (uint64_t c = 0; c < b->cols; c++)
+            to[c] += ds[c];
+    }
+}
+
 /*
  * Find the biases of the head's keys.  They are rounded to the model's dtype, as the biases of
  * transformers are.
@@ -314,12 +352,14 @@ ZT_CLONES static void at_lean(const at_head *h, const at_block *b)
     }
 }
 
-/* Scores of the block, with ALiBi's biases. */
+/* Scores of the block, with their biases. */
 static void at_all_scores(const at_head *h, const at_block *b, const at_view qk[2])
 {
     at_scores(h, b, h->job->a.scale, qk, h->room->s);
     if (h->job->a.alibi)
         at_lean(h, b);
+    if (h->job->bias.at)
+        at_add_bias(h, b, h->room->s);
 }
 
 /* acc [+]= alpha s x: rows of queries from rows of keys. */
@@ -665,6 +705,8 @@ static void at_backward(const at_head *h, at_block *b)
         at_all_scores(h, b, (const at_view[2]){q, k});
         at_scores(h, b, 1.0F, (const at_view[2]){dout, v}, m->dp);
         at_block_grad(h, b);
+        if (j->bias.grad)
+            at_sum_bias(h, b, m->dp);
         at_spread(h, b,
                   &(zt_sgemm){.alpha = 1.0F, .a = m->s, .b = dout.at, .ldb = dout.ld, .c = m->dv});
         at_spread(h, b,
@@ -734,8 +776,10 @@ void zt_cpu_attention(zt_device *d, ckpt_dtype dt, const zt_attention *a)
     at_job_set(&j, d, dt, a);
     const uint64_t rows = at_least(AT_Q, j.a.queries);
 
-    zt_cpu_parallel(d, a->batch * a->heads * j.n_blocks, at_grain(2 * rows * a->seq * a->width),
-                    at_forward_body, &j);
+    if (zt_bias_new(&j.bias, d, dt, &j.a, false))
+        zt_cpu_parallel(d, a->batch * a->heads * j.n_blocks, at_grain(2 * rows * a->seq * a->width),
+                        at_forward_body, &j);
+    zt_bias_free(&j.bias);
 }
 
 void zt_cpu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a)
@@ -747,7 +791,11 @@ void zt_cpu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad 
     at_job_set(&j, d, dt, &a->fw);
     j.grad = a;
     j.lddo = zt_stride(a->lddo, a->fw.heads * a->fw.width);
-    zt_cpu_parallel(d, a->fw.batch * a->fw.kv_heads,
-                    at_grain(5 * j.a.queries * a->fw.seq * a->fw.width * j.group), at_backward_body,
-                    &j);
+    if (zt_bias_new(&j.bias, d, dt, &j.a, a->dbias != NULL))
+        zt_cpu_parallel(d, a->fw.batch * a->fw.kv_heads,
+                        at_grain(5 * j.a.queries * a->fw.seq * a->fw.width * j.group),
+                        at_backward_body, &j);
+    if (j.bias.grad && zt_device_check(d, NULL) == CKPT_OK)
+        zt_bias_grad(&j.bias, dt, &j.a, a->dbias);
+    zt_bias_free(&j.bias);
 }

@@ -136,7 +136,8 @@ typedef struct zt_embed_grad {
  * width.
  *
  * queries    only the first queries of each sequence are computed (a classifier reads only these of
- *            its last block); 0: all, seq
+ *            its last block); 0: all, seq.  Without `causal` q may be another sequence than k and
+ *            v, with any number of queries (cross-attention)
  * q, o       [batch * queries, heads, width], k, v [batch * seq, kv_heads, width]; query head h
  *            uses key head h / (heads / kv_heads)
  * window     with `causal`: a query sees this many keys, itself the last; 0: all before it
@@ -148,6 +149,8 @@ typedef struct zt_embed_grad {
  *            hidden gets the mean of v over all keys of its sequence (with `causal` later ones
  *            too), as transformers' explicit attention does when it masks with the lowest number;
  *            its scores still pass gradients on.
+ * bias       [queries + seq - 1, heads]: row k - q + queries - 1 is added to the scaled score of
+ *            query q and key k (relative positions); NULL: none.  GPUs do not have it
  * lse        [batch, heads, queries] fp32: log of the sum of exponents, for the backward pass
  * p, seed    dropout on probabilities: rate, and the key of its mask (zt_dropout); p 0: none
  *
@@ -161,20 +164,20 @@ typedef struct zt_attention {
     const int32_t *mask;
     float p;
     uint64_t seed;
-    const void *q, *k, *v;
+    const void *q, *k, *v, *bias;
     void *o;
     float *lse;
 } zt_attention;
 
 /*
  * Gradients of zt_attention; fw.o is the forward output and is overwritten.  dq, dk, dv have the
- * strides of q, k, v.
+ * strides of q, k, v.  dbias has the shape of bias and is overwritten; NULL: not computed.
  */
 typedef struct zt_attention_grad {
     zt_attention fw;
     uint64_t lddo;
     const void *dout;
-    void *dq, *dk, *dv;
+    void *dq, *dk, *dv, *dbias;
 } zt_attention_grad;
 
 /*

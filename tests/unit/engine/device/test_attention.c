@@ -20,7 +20,7 @@ typedef struct shape {
     float p;
     uint64_t queries; /* 0: all */
     uint64_t window;  /* 0: none */
-    bool alibi;
+    enum { PLAIN, ALIBI, DISTANCE } bias;
 } shape;
 
 /* One problem: values in double, and the same in dt with strides. */
@@ -28,7 +28,9 @@ typedef struct problem {
     shape s;
     ckpt_dtype dt;
     double *q, *k, *v, *dout;       /* dense */
+    double *bias;                   /* all 0 without one */
     double *o, *dq, *dk, *dv, *lse; /* the reference's answers */
+    double *dbias;
     int32_t *mask;
     zt_attention_grad a;
 } problem;
@@ -55,6 +57,12 @@ static uint64_t n_q(const shape *s)
 static uint64_t n_k(const shape *s)
 {
     return s->batch * s->seq * s->kv_heads * s->width;
+}
+
+/* Distances from a query to a key, for all heads. */
+static uint64_t n_bias(const shape *s)
+{
+    return (asked(s) + s->seq - 1) * s->heads;
 }
 
 /* Element i of a dense array of rows of `row` elements, when rows have a gap. */
@@ -110,7 +118,8 @@ static int32_t *draw_mask(const shape *s)
 static problem make(const shape *s, ckpt_dtype dt)
 {
     problem p = {.s = *s, .dt = dt};
-    const uint64_t rq = s->heads * s->width, rk = s->kv_heads * s->width, rows = s->batch * s->seq;
+    const uint64_t rq = s->heads * s->width, rk = s->kv_heads * s->width;
+    const uint64_t rows = s->batch * (asked(s) > s->seq ? asked(s) : s->seq);
     zt_attention *a = &p.a.fw;
 
     *a = (zt_attention){.batch = s->batch,
@@ -121,7 +130,7 @@ static problem make(const shape *s, ckpt_dtype dt)
                         .width = s->width,
                         .scale = (float)(1.0 / sqrt((double)s->width)),
                         .causal = s->causal,
-                        .alibi = s->alibi,
+                        .alibi = s->bias == ALIBI,
                         .window = s->window,
                         .p = s->p,
                         .seed = 77};
@@ -129,6 +138,10 @@ static problem make(const shape *s, ckpt_dtype dt)
     p.k = draw(dt, 2, n_k(s), rk, s->gap, &a->k);
     p.v = draw(dt, 3, n_k(s), rk, s->gap, &a->v);
     p.dout = draw(dt, 4, n_q(s), rq, s->gap, &p.a.dout);
+    p.bias = s->bias == DISTANCE ? draw(dt, 5, n_bias(s), s->heads, 0, &a->bias)
+                                 : (double *)new_array(n_bias(s), sizeof(double));
+    p.dbias = (double *)new_array(n_bias(s), sizeof(double));
+    p.a.dbias = s->bias == DISTANCE ? new_array(n_bias(s), 4) : NULL;
     p.mask = draw_mask(s);
     a->mask = s->mask == NO_MASK ? NULL : p.mask;
     if (s->gap > 0) {
@@ -162,6 +175,8 @@ static void discard(problem *p)
     drop_held(p->a.fw.k);
     drop_held(p->a.fw.v);
     drop_held(p->a.dout);
+    drop_held(p->a.fw.bias);
+    free(p->bias), free(p->dbias), free(p->a.dbias);
     free(p->q), free(p->k), free(p->v), free(p->dout), free(p->mask);
     free(p->o), free(p->dq), free(p->dk), free(p->dv), free(p->lse);
     free(p->a.fw.o), free(p->a.fw.lse), free(p->a.dq), free(p->a.dk), free(p->a.dv);
@@ -209,12 +224,18 @@ static double lean(const problem *p, const one *x, uint64_t t)
         whole *= 2;
     slope = x->h < whole ? powf((float)exp2(-8.0 / (double)whole), (float)(x->h + 1))
                          : powf((float)exp2(-4.0 / (double)whole), (float)(2 * (x->h - whole) + 1));
-    bias = p->s.alibi && t > first ? slope * (float)(t - first) : 0.0F;
+    bias = p->s.bias == ALIBI && t > first ? slope * (float)(t - first) : 0.0F;
     if (p->dt != CKPT_F32) {
         ckpt_cast_find(p->dt, CKPT_F32)(&low, &bias, 1);
         ckpt_cast_find(CKPT_F32, p->dt)(&bias, &low, 1);
     }
-    return p->s.alibi ? (double)bias - (double)slope * ((double)x->t - (double)first) : 0;
+    return p->s.bias == ALIBI ? (double)bias - (double)slope * ((double)x->t - (double)first) : 0;
+}
+
+/* The bias of one query and the key t. */
+static uint64_t at_bias(const shape *s, const one *x, uint64_t t)
+{
+    return (t + asked(s) - 1 - x->t) * s->heads + x->h;
 }
 
 /* Probabilities of one query as transformers' explicit attention has them: what is masked has the
@@ -228,9 +249,10 @@ static double ref_softmax(const problem *p, const one *x)
         const bool on = (!s->causal || t <= x->t) && (s->window == 0 || t + s->window > x->t) &&
                         (!p->a.fw.mask || p->mask[x->b * s->seq + t] != 0);
 
-        x->s[t] = on ? (double)p->a.fw.scale * dot(x->q, p->k + at_k(s, x->b, t, x->h), s->width) +
-                           lean(p, x, t)
-                     : -1e30;
+        x->s[t] = -1e30;
+        if (on)
+            x->s[t] = (double)p->a.fw.scale * dot(x->q, p->k + at_k(s, x->b, t, x->h), s->width) +
+                      lean(p, x, t) + (s->bias == DISTANCE ? p->bias[at_bias(s, x, t)] : 0);
         top = x->s[t] > top ? x->s[t] : top;
     }
     for (uint64_t t = 0; t < s->seq; t++) {
@@ -277,6 +299,7 @@ static void ref_one(problem *p, const one *x, bool grad)
         const double dp = dot(dout, p->v + key, s->width) * x->keep[t];
         const double ds = x->s[t] * (dp - delta) * scale;
 
+        p->dbias[at_bias(s, x, t)] += x->s[t] * (dp - delta);
         for (uint64_t i = 0; i < s->width; i++) {
             p->dv[key + i] += x->s[t] * x->keep[t] * dout[i];
             p->dq[at + i] += ds * p->k[key + i];
@@ -371,6 +394,11 @@ static void check(const shape *s, ckpt_dtype dt, const double tolerance[4])
     close_to(&p, p.a.dq, p.dq, rq, queries, tolerance + 2);
     close_to(&p, p.a.dk, p.dk, rk, keys, tolerance + 2);
     close_to(&p, p.a.dv, p.dv, rk, keys, tolerance + 2);
+    if (s->bias == DISTANCE) {
+        p.s.gap = 0; // a bias has none
+        close_to(&p, p.a.dbias, p.dbias, s->heads, n_bias(s) / s->heads, tolerance + 2);
+        p.s.gap = s->gap;
+    }
     gaps_clean(&p, p.a.fw.o, rq, queries);
     gaps_clean(&p, p.a.dq, rq, queries);
     gaps_clean(&p, p.a.dk, rk, keys);
@@ -382,43 +410,53 @@ static void check(const shape *s, ckpt_dtype dt, const double tolerance[4])
 
 /* ---- tests ------------------------------------------------------------------------------- */
 
-/* batch, seq, heads, key heads, width, gap, causal, mask, dropout, queries, window, ALiBi: odd sizes, block edges.
+/*
+ * batch, seq, heads, key heads, width, gap, causal, mask, dropout, queries, window, bias: odd sizes,
+ * block edges.
  */
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, 0, 0, false},
-    {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, 0, 0, false},
-    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, 0, 0, false},
-    {2, 17, 2, 1, 20, 5, true, LEFT, 0, 0, 0, false},
-    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, 0, 0, false},
-    {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, 0, 0, false},
-    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, 0, 0, false},
-    {1, 64, 2, 2, 64, 64, false, HOLES, 0, 0, 0, false},
-    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, 0, 0, false},
-    {2, 128, 1, 1, 17, 0, true, RIGHT, 0, 0, 0, false},
-    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, 0, 0, false},
-    {1, 256, 1, 1, 8, 0, true, NO_MASK, 0, 0, 0, false},
-    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, 0, 0, false},
-    {2, 300, 1, 1, 16, 0, false, RIGHT, 0, 0, 0, false},
-    {1, 530, 1, 1, 5, 0, true, HOLES, 0, 0, 0, false},
-    {2, 530, 1, 1, 4, 0, false, LEFT, 0, 0, 0, false},
-    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, 0, 0, false},
-    {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, 0, 0, false},
-    {2, 270, 1, 1, 8, 0, true, ONE_EMPTY, 0, 0, 0, false},
-    {3, 40, 4, 2, 16, 5, false, LEFT, 0.25F, 1, 0, false},
-    {2, 150, 2, 1, 8, 0, true, RIGHT, 0, 70, 0, false},
-    {2, 300, 2, 2, 8, 3, false, ONE_EMPTY, 0, 1, 0, false},
-    {2, 65, 1, 1, 8, 0, true, LEFT, 0.1F, 64, 0, false},
-    {1, 90, 2, 1, 8, 0, true, NO_MASK, 0, 0, 7, false},
-    {2, 300, 2, 2, 8, 3, true, HOLES, 0.1F, 0, 2, false},
-    {2, 600, 1, 1, 4, 0, true, RIGHT, 0, 0, 40, false},
-    {1, 530, 1, 1, 5, 0, true, NO_MASK, 0, 0, 257, false},
-    {2, 19, 2, 1, 8, 0, true, LEFT, 0, 0, 1, false},
-    {2, 150, 2, 1, 8, 0, true, ONE_EMPTY, 0, 70, 16, false},
-    {1, 20, 1, 1, 8, 0, true, NO_MASK, 0, 0, 99, false},
-    {2, 70, 3, 3, 16, 0, true, LEFT, 0.1F, 0, 0, true},
-    {1, 300, 2, 1, 8, 0, true, RIGHT, 0, 0, 0, true},
-    {2, 65, 6, 6, 8, 5, true, NO_MASK, 0, 0, 0, true},
-    {2, 19, 2, 2, 8, 0, true, ONE_EMPTY, 0, 0, 0, true},
+    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, 0, 0, PLAIN},
+    {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, 0, 0, PLAIN},
+    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, 0, 0, PLAIN},
+    {2, 17, 2, 1, 20, 5, true, LEFT, 0, 0, 0, PLAIN},
+    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, 0, 0, PLAIN},
+    {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, 0, 0, PLAIN},
+    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, 0, 0, PLAIN},
+    {1, 64, 2, 2, 64, 64, false, HOLES, 0, 0, 0, PLAIN},
+    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, 0, 0, PLAIN},
+    {2, 128, 1, 1, 17, 0, true, RIGHT, 0, 0, 0, PLAIN},
+    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, 0, 0, PLAIN},
+    {1, 256, 1, 1, 8, 0, true, NO_MASK, 0, 0, 0, PLAIN},
+    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, 0, 0, PLAIN},
+    {2, 300, 1, 1, 16, 0, false, RIGHT, 0, 0, 0, PLAIN},
+    {1, 530, 1, 1, 5, 0, true, HOLES, 0, 0, 0, PLAIN},
+    {2, 530, 1, 1, 4, 0, false, LEFT, 0, 0, 0, PLAIN},
+    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, 0, 0, PLAIN},
+    {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, 0, 0, PLAIN},
+    {2, 270, 1, 1, 8, 0, true, ONE_EMPTY, 0, 0, 0, PLAIN},
+    {3, 40, 4, 2, 16, 5, false, LEFT, 0.25F, 1, 0, PLAIN},
+    {2, 150, 2, 1, 8, 0, true, RIGHT, 0, 70, 0, PLAIN},
+    {2, 300, 2, 2, 8, 3, false, ONE_EMPTY, 0, 1, 0, PLAIN},
+    {2, 65, 1, 1, 8, 0, true, LEFT, 0.1F, 64, 0, PLAIN},
+    {1, 90, 2, 1, 8, 0, true, NO_MASK, 0, 0, 7, PLAIN},
+    {2, 300, 2, 2, 8, 3, true, HOLES, 0.1F, 0, 2, PLAIN},
+    {2, 600, 1, 1, 4, 0, true, RIGHT, 0, 0, 40, PLAIN},
+    {1, 530, 1, 1, 5, 0, true, NO_MASK, 0, 0, 257, PLAIN},
+    {2, 19, 2, 1, 8, 0, true, LEFT, 0, 0, 1, PLAIN},
+    {2, 150, 2, 1, 8, 0, true, ONE_EMPTY, 0, 70, 16, PLAIN},
+    {1, 20, 1, 1, 8, 0, true, NO_MASK, 0, 0, 99, PLAIN},
+    {2, 70, 3, 3, 16, 0, true, LEFT, 0.1F, 0, 0, ALIBI},
+    {1, 300, 2, 1, 8, 0, true, RIGHT, 0, 0, 0, ALIBI},
+    {2, 65, 6, 6, 8, 5, true, NO_MASK, 0, 0, 0, ALIBI},
+    {2, 19, 2, 2, 8, 0, true, ONE_EMPTY, 0, 0, 0, ALIBI},
+    {2, 19, 2, 2, 8, 3, false, RIGHT, 0, 0, 0, DISTANCE},
+    {3, 70, 4, 2, 16, 0, true, NO_MASK, 0.1F, 0, 0, DISTANCE},
+    {1, 300, 2, 2, 8, 0, false, ONE_EMPTY, 0, 0, 0, DISTANCE},
+    {2, 40, 3, 3, 8, 0, true, LEFT, 0, 20, 0, DISTANCE},
+    {2, 7, 2, 2, 8, 0, false, RIGHT, 0.1F, 130, 0,
+     PLAIN}, // cross-attention: more queries than keys
+    {2, 300, 2, 2, 8, 0, false, LEFT, 0, 9, 0, PLAIN},
+    {2, 3, 2, 1, 8, 5, false, ONE_EMPTY, 0, 11, 0, DISTANCE},
 };
 
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
@@ -467,9 +505,10 @@ static void differences(problem *p, double *x, const double *grad, uint64_t n)
 
 static void finite_differences(void **state)
 {
-    const shape s[] = {{1, 4, 4, 2, 3, 0, true, NO_MASK, 0.3F, 0, 0, false},
-                       {2, 3, 2, 1, 2, 0, false, HOLES, 0, 0, 0, false},
-                       {2, 4, 2, 1, 2, 0, false, HOLES, 0.3F, 2, 0, false}};
+    const shape s[] = {{1, 4, 4, 2, 3, 0, true, NO_MASK, 0.3F, 0, 0, PLAIN},
+                       {2, 3, 2, 1, 2, 0, false, HOLES, 0, 0, 0, PLAIN},
+                       {2, 4, 2, 1, 2, 0, false, HOLES, 0.3F, 2, 0, PLAIN},
+                       {2, 3, 2, 1, 2, 0, false, HOLES, 0.3F, 5, 0, DISTANCE}};
 
     (void)state;
     for (size_t i = 0; i < sizeof s / sizeof *s; i++) {
@@ -479,6 +518,8 @@ static void finite_differences(void **state)
         differences(&p, p.q, p.dq, n_q(&s[i]));
         differences(&p, p.k, p.dk, n_k(&s[i]));
         differences(&p, p.v, p.dv, n_k(&s[i]));
+        if (s[i].bias == DISTANCE)
+            differences(&p, p.bias, p.dbias, n_bias(&s[i]));
         discard(&p);
     }
 }
@@ -486,7 +527,7 @@ static void finite_differences(void **state)
 /* A query without keys gets the mean of all values, later ones too. */
 static void no_keys(void **state)
 {
-    const shape s = {1, 5, 1, 1, 2, 0, true, LEFT, 0, 0, 0, false};
+    const shape s = {1, 5, 1, 1, 2, 0, true, LEFT, 0, 0, 0, PLAIN};
     problem p = make(&s, CKPT_F32);
     double mean[2] = {0, 0};
 
@@ -507,7 +548,7 @@ static void no_keys(void **state)
 
 static void any_number_of_threads(void **state)
 {
-    const shape s = {2, 150, 4, 2, 32, 3, true, LEFT, 0.1F, 0, 0, false};
+    const shape s = {2, 150, 4, 2, 32, 3, true, LEFT, 0.1F, 0, 0, PLAIN};
     problem one_thread = make(&s, CKPT_BF16);
     const uint64_t rows = s.batch * s.seq, nq = rows * (4 * 32 + 3) * 2,
                    nk = rows * (2 * 32 + 3) * 2;
@@ -531,7 +572,7 @@ static void any_number_of_threads(void **state)
 /* What is not finite shows in its own row and nowhere else: scaling of the loss depends on it. */
 static void not_finite(void **state)
 {
-    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, 0, 0, false};
+    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, 0, 0, PLAIN};
     const float bad[] = {INFINITY, NAN};
 
     (void)state;
@@ -554,7 +595,7 @@ static void not_finite(void **state)
 /* Evaluation keeps no lse; nothing to do is no failure. */
 static void forward_alone(void **state)
 {
-    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, 0, 0, false};
+    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, 0, 0, PLAIN};
     problem p = make(&s, CKPT_F32);
     ckpt_err err = {0};
     zt_device *d = NULL;
@@ -576,7 +617,7 @@ static void forward_alone(void **state)
 /* A call that cannot be fails the device, and writes nothing. */
 static void refused(void **state)
 {
-    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, 0, 0, false};
+    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, 0, 0, PLAIN};
 
     (void)state;
     for (int i = 0; i < 9; i++) {
@@ -590,6 +631,7 @@ static void refused(void **state)
         a.fw.q = i == 2 ? NULL : a.fw.q;
         a.fw.p = i == 3 ? 1.5F : 0;
         a.fw.queries = i == 6 ? 4 : 0;
+        a.fw.causal = i == 6;
         a.fw.scale = i == 7 ? 0 : i == 8 ? NAN : a.fw.scale;
         a.fw.lse = i == 4 ? NULL : a.fw.lse;
         a.dv = i == 5 ? NULL : a.dv;
