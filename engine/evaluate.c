@@ -94,7 +94,7 @@ static uint64_t ev_weight(const zt_engine *e, const zt_batch *b)
 {
     bool shifted = zt_arch_causal(e->model_config.arch);
     bool classifier = e->model_config.arch == ZT_BERT_CLASSIFIER;
-    uint64_t n = 0, rows = classifier ? b->batch : b->batch * b->seq;
+    uint64_t n = 0, rows = classifier ? b->batch : zt_batch_answers(b);
 
     if (b->spare)
         return 0;

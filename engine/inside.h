@@ -30,6 +30,7 @@ struct zt_engine {
     bool drawn_warns;         /* the user may have meant other weights */
     size_t n_drawn;           /* parameters that init lacks */
     uint64_t batch_size, seq; /* samples per micro batch, tokens per sample */
+    uint64_t decoder_seq;     /* T5: tokens per target */
     int64_t total_steps;      /* updates of the complete run */
     double seconds[ZT_T_COUNT];
     uint64_t paced_tokens; /* of updates after the first */

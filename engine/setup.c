@@ -112,6 +112,7 @@ static void su_grow(zt_engine *e, const zt_data *d)
     zt_data_shape(d, &batch, &seq);
     e->batch_size = batch > e->batch_size ? batch : e->batch_size;
     e->seq = seq > e->seq ? seq : e->seq;
+    e->decoder_seq = zt_data_target(d) > e->decoder_seq ? zt_data_target(d) : e->decoder_seq;
 }
 
 /* Compute the number of updates from --max-steps, or from the size of the data. */
@@ -240,6 +241,8 @@ static int su_device(zt_engine *e, ckpt_err *err)
 
     if (rc == CKPT_OK && !automatic && !cuda && strcmp(kind, "cpu") != 0)
         rc = ckpt_fail(err, CKPT_EUSAGE, "--device %s: expected cpu, cuda or auto", kind);
+    // T5 has no kernels for GPUs: with cuda the model says so
+    automatic = automatic && e->model_config.arch != ZT_T5;
     if (rc == CKPT_OK && (automatic || cuda) && su_gpu(e, e->gpu, &why) != CKPT_OK) {
         e->device = NULL;
         if (cuda)
@@ -334,6 +337,7 @@ static int su_zero(zt_engine *e, ckpt_err *err)
                             .keep_activations_not = e->config.activation_checkpointing,
                             .max_batch = e->batch_size,
                             .max_seq = e->seq,
+                            .max_decoder_seq = e->decoder_seq,
                             .seed = (uint64_t)e->opts->seed,
                             .wire = e->wire,
                             .host_threads = e->threads};

@@ -97,7 +97,7 @@ int zt_engine_step(zt_engine *e, zt_progress *p, bool *stop, ckpt_err *err)
             rc = zt_zero_step(e->zero, &p->step, err);
         t = ti_clock(e, ZT_T_UPDATE, t);
         p->loss += loss;
-        p->tokens += rc == CKPT_OK ? batch.batch * batch.seq : 0;
+        p->tokens += rc == CKPT_OK ? zt_batch_state(&batch) : 0;
     }
     if (rc == CKPT_OK)
         rc = ti_agree(e, &p->loss, stop, &p->tokens, err);

@@ -345,8 +345,8 @@ bool cu_at_set(cu_at_call *c, const zt_attention *a)
     const uint64_t most = INT32_MAX / 2; // kernels count rows, heads and blocks in 32 bits
 
     memset(c, 0, sizeof *c); // callers read c even if the call is refused
-    if (!zt_ok_attention(a) || a->bias || a->queries > a->seq || a->seq > most || a->width > most || a->batch > most ||
-        a->heads > most || a->batch * a->heads > most ||
+    if (!zt_ok_attention(a) || a->bias || a->queries > a->seq || a->seq > most || a->width > most ||
+        a->batch > most || a->heads > most || a->batch * a->heads > most ||
         a->batch * a->heads * (a->seq / AT_WARPS + 1) > most)
         return false;
     c->batch = (int)a->batch;

@@ -11,6 +11,7 @@ struct zt_data {
     zt_data_opts opts;
     uint64_t batch; /* maximum samples of a micro batch */
     zt_inputs in;
+    int32_t *shifted;   /* the decoder's input, for sources with targets */
     int32_t *packed[4]; /* copies of `in`, with rows cut to the longest sample of a batch */
 };
 
@@ -81,21 +82,24 @@ static int dt_suits(const zt_data *d, ckpt_err *err)
 
 static int dt_room(zt_data *d, ckpt_err *err)
 {
+    const uint64_t seq = d->source->seq, target = d->source->target;
     uint64_t n, m;
     size_t each;
 
-    if (!ckpt_mul(d->batch, d->source->seq, &n) || n > UINT32_MAX ||
+    if (!ckpt_mul(d->batch, target > seq ? target : seq, &n) || n > UINT32_MAX ||
         !ckpt_mul(d->batch, d->opts.model->labels + 1, &m) || m > UINT32_MAX)
         return ckpt_fail(err, CKPT_ELIMIT,
                          "%s: a micro batch of %" PRIu64 " x %" PRIu64 " tokens is too large",
-                         d->opts.path, d->batch, d->source->seq);
+                         d->opts.path, d->batch, target > seq ? target : seq);
     each = (size_t)n * sizeof(int32_t);
     d->in = (zt_inputs){ckpt_alloc(each), ckpt_alloc(each), ckpt_alloc(each), ckpt_alloc(each),
                         ckpt_alloc((size_t)m * sizeof(float))};
     for (int i = 0; i < 4; i++)
         d->packed[i] = ckpt_alloc(each);
-    if (!d->in.input_ids || !d->in.attention_mask || !d->in.token_type_ids || !d->in.labels ||
-        !d->in.targets || !d->packed[0] || !d->packed[1] || !d->packed[2] || !d->packed[3])
+    d->shifted = ckpt_alloc(each);
+    if (!d->shifted || !d->in.input_ids || !d->in.attention_mask || !d->in.token_type_ids ||
+        !d->in.labels || !d->in.targets || !d->packed[0] || !d->packed[1] || !d->packed[2] ||
+        !d->packed[3])
         return ckpt_fail_memory(err);
     return CKPT_OK;
 }
@@ -163,6 +167,7 @@ void zt_data_free(zt_data *d)
     ckpt_free(d->in.targets);
     for (int i = 0; i < 4; i++)
         ckpt_free(d->packed[i]);
+    ckpt_free(d->shifted);
     ckpt_free(d);
 }
 
@@ -186,6 +191,11 @@ void zt_data_shape(const zt_data *d, uint64_t *batch, uint64_t *seq)
 {
     *batch = d->batch;
     *seq = d->source->seq;
+}
+
+uint64_t zt_data_target(const zt_data *d)
+{
+    return d->source->target;
 }
 
 bool zt_data_is_replay(const zt_data *d)
@@ -238,11 +248,14 @@ static void dt_pack(zt_data *d, zt_batch *b, uint64_t seq)
 
     assert(seq > 0 && seq <= room && b->batch <= d->batch);
     for (int i = 0; i < 4; i++) {
-        bool whole = i == 3 && !d->source->has.label_per_token;
-        for (uint64_t r = 0; !whole && r < b->batch; r++)
+        uint64_t whole = i < 3                             ? 0
+                         : d->source->target > 0           ? b->batch * d->source->target
+                         : !d->source->has.label_per_token ? b->batch
+                                                           : 0;
+        for (uint64_t r = 0; whole == 0 && r < b->batch; r++)
             memcpy(d->packed[i] + r * seq, from[i] + r * room, seq * sizeof(int32_t));
-        if (whole)
-            memcpy(d->packed[i], from[i], b->batch * sizeof(int32_t));
+        if (whole > 0)
+            memcpy(d->packed[i], from[i], whole * sizeof(int32_t));
     }
 }
 
@@ -269,6 +282,11 @@ static void dt_show(zt_data *d, zt_batch *b)
                 : own                                       ? d->packed[0]
                                                             : NULL;
     b->targets = has->targets ? d->in.targets : NULL;
+    b->decoder_seq = d->source->target;
+    if (b->decoder_seq > 0) {
+        zt_model_shift(d->opts.model, b->labels, b->batch, b->decoder_seq, d->shifted);
+        b->decoder_input_ids = d->shifted;
+    }
 }
 
 int zt_data_batch(zt_data *d, uint64_t i, zt_batch *out, ckpt_err *err)

@@ -4,7 +4,7 @@
  *
  *     tokens.c     .bin (uint16, uint32), .npy: cut into samples; width.c: the width of tokens
  *     tensors.c    safetensors with samples, or in/<name> of [micro step, rank, batch, token],
- *                  which is replayed unchanged
+ *                  which is replayed unchanged; labels of T5 are targets of their own length
  *     text.c       TSV, CSV, JSONL rows of label and text
  *     corpus.c     .txt and JSONL for language models; records.c: instructions and conversations;
  *                  store.c: their tokens in a temporary file
@@ -57,6 +57,9 @@ uint64_t zt_data_batches(const zt_data *d);
 
 /* Size of the largest batch: samples, and tokens of each. */
 void zt_data_shape(const zt_data *d, uint64_t *batch, uint64_t *seq);
+
+/* Tokens of a target, for models with a decoder; else 0. */
+uint64_t zt_data_target(const zt_data *d);
 
 /* True for recorded inputs: micro step i of the run then gets micro step i of the record. */
 bool zt_data_is_replay(const zt_data *d);

@@ -9,8 +9,9 @@
 
 /* Host memory for the inputs of one micro batch, [samples, seq]. */
 typedef struct zt_inputs {
-    int32_t *input_ids, *attention_mask, *token_type_ids, *labels;
-    float *targets; /* [samples, labels] */
+    int32_t *input_ids, *attention_mask, *token_type_ids;
+    int32_t *labels; /* rows of `target` tokens if the source has targets */
+    float *targets;  /* [samples, labels] */
 } zt_inputs;
 
 /* Flags: the kinds of input that a data file contains. */
@@ -32,8 +33,9 @@ typedef struct zt_source_ops {
 
 struct zt_source {
     const zt_source_ops *ops;
-    uint64_t count; /* samples */
-    uint64_t seq;   /* tokens of a row */
+    uint64_t count;  /* samples */
+    uint64_t seq;    /* tokens of a row */
+    uint64_t target; /* tokens of a row of labels if they are another sequence (T5), else 0 */
     zt_has has;
     bool ragged;  /* samples differ in length, so a batch is cut to its longest */
     bool checked; /* the source has already checked all samples */

@@ -4,6 +4,8 @@
  *
  *     input_ids [sample, token], attention_mask, token_type_ids, labels   samples to draw from
  *     in/input_ids [micro step, rank, sample, token], in/labels ...       a record to replay
+ *
+ * T5's labels are targets, and their rows may have another length than those of input_ids.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -117,7 +119,9 @@ static int te_labels(te_source *s, const zt_model_config *m, ckpt_err *err)
                                " values for each sample, but the model has %" PRIu64 " labels",
                                s->path, t->name, n, m->labels);
     s->base.has.label_per_token = t->ndim == lead + 1;
-    if (s->base.has.label_per_token && n != s->base.seq)
+    if (s->base.has.label_per_token && m->arch == ZT_T5)
+        s->base.target = n;
+    else if (s->base.has.label_per_token && n != s->base.seq)
         return ckpt_fail(err, CKPT_EMISMATCH,
                          "%s: %s has rows of %" PRIu64
                          " elements, but input_ids has rows of %" PRIu64,
@@ -152,6 +156,7 @@ static int te_shape(te_source *s, const zt_data_opts *o, ckpt_err *err)
 {
     const ckpt_tensor *ids = s->tensor[TE_IDS];
     const uint64_t *shape = ids->shape;
+    uint64_t longest;
     int rc = CKPT_OK;
 
     s->base.seq = shape[ids->ndim - 1];
@@ -176,10 +181,11 @@ static int te_shape(te_source *s, const zt_data_opts *o, ckpt_err *err)
             rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: %s is %s, expected whole numbers", s->path,
                            t->name, ckpt_dtype_name(t->dtype));
     }
-    if (rc == CKPT_OK && s->base.seq > UINT32_MAX)
+    longest = s->base.target > s->base.seq ? s->base.target : s->base.seq;
+    if (rc == CKPT_OK && longest > UINT32_MAX)
         rc = ckpt_fail(err, CKPT_ELIMIT, "%s: samples have %" PRIu64 " tokens, which is too many",
-                       s->path, s->base.seq);
-    if (rc == CKPT_OK && !(s->row = ckpt_alloc((size_t)(s->base.seq + 1) * sizeof *s->row)))
+                       s->path, longest);
+    if (rc == CKPT_OK && !(s->row = ckpt_alloc((size_t)(longest + 1) * sizeof *s->row)))
         rc = ckpt_fail_memory(err);
     return rc;
 }

@@ -179,9 +179,32 @@ static const cf_field mistral_fields[] = {
     {NULL, NULL, CF_SIZE, 0, 0},
 };
 
-static const cf_refusal common_refusals[] = {
-    {"is_encoder_decoder", NULL, "models of an encoder and a decoder are not supported"},
+static const cf_field t5_fields[] = {
+    {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), 32128},
+    {"d_model", NULL, CF_SIZE, CF_AT(hidden), 512},
+    {"d_kv", NULL, CF_SIZE, CF_AT(head_width), 64},
+    {"d_ff", NULL, CF_SIZE, CF_AT(inner), 2048},
+    {"num_layers", NULL, CF_SIZE, CF_AT(layers), 6},
+    {"num_decoder_layers", NULL, CF_SIZE, CF_AT(decoder_layers), CF_LATER},
+    {"num_heads", NULL, CF_SIZE, CF_AT(heads), 8},
+    {"relative_attention_num_buckets", NULL, CF_SIZE, CF_AT(buckets), 32},
+    {"relative_attention_max_distance", NULL, CF_SIZE, CF_AT(max_distance), 128},
+    {"dropout_rate", NULL, CF_RATE, CF_AT(dropout_hidden), 0.1},
+    {"layer_norm_epsilon", NULL, CF_REAL, CF_AT(norm_eps), 1e-6},
+    {"initializer_factor", NULL, CF_REAL, CF_AT(init_range), 1},
+    {"tie_word_embeddings", NULL, CF_BOOL, CF_AT(tied), 1},
+    {"scale_decoder_outputs", NULL, CF_BOOL, CF_AT(scale_outputs), 1},
+    {NULL, NULL, CF_SIZE, 0, 0},
+};
+
+/* Refused for models of one stack. */
+static const cf_refusal stack_refusals[] = {
+    {"is_encoder_decoder", NULL, "of models with an encoder and a decoder only T5 is supported"},
     {"add_cross_attention", NULL, "cross-attention is not supported"},
+    {NULL, NULL, NULL},
+};
+
+static const cf_refusal common_refusals[] = {
     {"quantization_config", NULL, "quantized weights cannot be trained here"},
     {"per_layer_config", NULL, "layers that differ from each other are not supported"},
     {"pruned_heads", NULL, "pruned heads are not supported"},
@@ -218,11 +241,16 @@ static const cf_refusal no_refusals[] = {
     {NULL, NULL, NULL},
 };
 
+/* T5 without the map to the vocabulary: its parameters can be counted, not trained. */
+#define CF_T5_BODY "T5Model"
+
 static const cf_class classes[] = {
     {"BertForSequenceClassification", "bert", ZT_BERT_CLASSIFIER, bert_fields, bert_refusals,
      ZT_WINDOW_NONE},
     {"BertForMaskedLM", "bert", ZT_BERT_MLM, bert_fields, bert_refusals, ZT_WINDOW_NONE},
     {"GPT2LMHeadModel", "gpt2", ZT_GPT2, gpt2_fields, no_refusals, ZT_WINDOW_NONE},
+    {"T5ForConditionalGeneration", "t5", ZT_T5, t5_fields, no_refusals, ZT_WINDOW_NONE},
+    {CF_T5_BODY, "t5", ZT_T5, t5_fields, no_refusals, ZT_WINDOW_NONE},
     {"LlamaForCausalLM", "llama", ZT_LLAMA, llama_fields, no_refusals, ZT_WINDOW_NONE},
     {"Qwen2ForCausalLM", "qwen2", ZT_LLAMA, qwen2_fields, no_refusals, ZT_WINDOW_UPPER},
     {"Qwen3ForCausalLM", "qwen3", ZT_LLAMA, qwen3_fields, no_refusals, ZT_WINDOW_UPPER},
@@ -636,19 +664,95 @@ static int cf_bloom(const zt_config_file *f)
     return CKPT_OK;
 }
 
+/*
+ * Read feed_forward_proj: an activation, or "gated-" and one.  "gated-gelu" is GELU by tanh, as in
+ * transformers.
+ */
+static int cf_t5_act(const zt_config_file *f)
+{
+    const ckpt_value *v = ckpt_value_get(f->json, "feed_forward_proj");
+    const char *name = v && v->kind == CKPT_V_STR ? v->as.text.at : "relu";
+
+    f->out->gated = strncmp(name, "gated-", 6) == 0;
+    name += f->out->gated ? 6 : 0;
+    f->out->act = ZT_GELU_TANH;
+    if (f->sizes || (f->out->gated && strcmp(name, "gelu") == 0))
+        return CKPT_OK;
+    for (size_t i = 0; i < CF_ACTIVATIONS && (!v || v->kind == CKPT_V_STR); i++) {
+        f->out->act = activations[i].act;
+        if (strcmp(activations[i].name, name) == 0)
+            return CKPT_OK;
+    }
+    return ckpt_fail(
+        f->err, CKPT_EUNSUPPORTED,
+        "%s: feed_forward_proj is %s; supported: relu, gelu, gelu_new, silu, tanh, and "
+        "these after gated-",
+        f->name, zt_config_kind(v));
+}
+
+/* Read a token of the vocabulary. */
+static int cf_token(const zt_config_file *f, const char *key, uint64_t otherwise, uint64_t *out)
+{
+    const ckpt_value *v = zt_config_get(f->json, key);
+
+    *out = otherwise;
+    if (v && (v->kind != CKPT_V_INT || v->as.i < 0 || (uint64_t)v->as.i >= f->out->vocab))
+        return zt_config_fail(f, key, v, "a token of the vocabulary");
+    if (v)
+        *out = (uint64_t)v->as.i;
+    return CKPT_OK;
+}
+
+/*
+ * T5 1.1 has its own map to the vocabulary and does not scale the decoder's output.
+ * tie_word_embeddings says so, or, in files of transformers 5, scale_decoder_outputs.
+ */
+static int cf_t5(const zt_config_file *f)
+{
+    zt_model_config *c = f->out;
+    const bool body = strcmp(c->class_name, CF_T5_BODY) == 0;
+    int rc = cf_t5_act(f);
+
+    if (body && !f->sizes)
+        return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
+                         "%s: " CF_T5_BODY " has no map to the vocabulary and so no loss; "
+                         "T5ForConditionalGeneration has one",
+                         f->name);
+    c->positions = INT32_MAX; // relative positions have no limit
+    c->dropout_embed = c->dropout_attention = c->dropout_hidden;
+    c->decoder_layers = c->decoder_layers != 0 ? c->decoder_layers : c->layers;
+    c->tied = body || (c->tied && c->scale_outputs);
+    c->scale_outputs = c->tied;
+    if (rc == CKPT_OK && c->buckets < 4)
+        rc = ckpt_fail(f->err, CKPT_EUNSUPPORTED,
+                       "%s: relative_attention_num_buckets is %" PRIu64 "; at least 4 are needed",
+                       f->name, c->buckets);
+    if (rc != CKPT_OK || f->sizes)
+        return rc;
+    if (c->max_distance <= c->buckets / 2)
+        return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
+                         "%s: relative_attention_max_distance is %" PRIu64 "; with %" PRIu64
+                         " buckets it must be above %" PRIu64,
+                         f->name, c->max_distance, c->buckets, c->buckets / 2);
+    rc = cf_token(f, "pad_token_id", 0, &c->decoder_pad);
+    return rc == CKPT_OK ? cf_token(f, "decoder_start_token_id", c->decoder_pad, &c->decoder_start)
+                         : rc;
+}
+
 /* ---- checks of all sizes ------------------------------------------------------------------- */
 
 /* Estimate the elements of all weights, rounded up; false: overflow. */
 static bool cf_elems(const zt_model_config *c, uint64_t *out)
 {
-    const uint64_t tables = 2 * c->vocab + c->positions + c->types + c->labels;
+    const uint64_t positions = c->arch == ZT_T5 ? c->buckets : c->positions;
+    const uint64_t tables = 2 * c->vocab + positions + c->types + c->labels;
     const uint64_t wide = c->embed_width > c->hidden ? c->embed_width : c->hidden;
     uint64_t width, per_layer, layers, ends;
 
     // cannot overflow, because sizes are below 2^31
     return ckpt_mul(2 * (c->heads + c->kv_heads), c->head_width, &width) &&
            ckpt_add(width, 3 * c->inner + 16, &width) && ckpt_mul(width, c->hidden, &per_layer) &&
-           ckpt_mul(per_layer, c->layers, &layers) &&
+           ckpt_mul(per_layer, c->layers + 2 * c->decoder_layers, &layers) &&
            ckpt_mul(tables + 2 * c->hidden + 16, wide, &ends) && ckpt_add(layers, ends, out);
 }
 
@@ -675,7 +779,8 @@ static int cf_check(const zt_config_file *f)
                          "%s: heads of width %" PRIu64
                          " cannot be rotated by halves (head_dim must be even)",
                          f->name, c->head_width);
-    if (c->layers > CF_MAX_LAYERS || !cf_elems(c, &n) || n > CF_MAX_ELEMS)
+    if (c->layers > CF_MAX_LAYERS || c->decoder_layers > CF_MAX_LAYERS || !cf_elems(c, &n) ||
+        n > CF_MAX_ELEMS)
         return ckpt_fail(f->err, CKPT_EFORMAT,
                          "%s: the model is too large: %" PRIu64 " layers of width %" PRIu64
                          ", %" PRIu64 " tokens",
@@ -700,6 +805,8 @@ static int cf_read(const zt_config_file *f)
     c->model_type = class->model_type;
     c->json = f->json;
     rc = cf_refuse(f, common_refusals);
+    if (rc == CKPT_OK && c->arch != ZT_T5)
+        rc = cf_refuse(f, stack_refusals);
     if (rc == CKPT_OK)
         rc = cf_refuse(f, class->refusals);
     for (const cf_field *d = class->fields; rc == CKPT_OK && d->key; d++)
@@ -710,6 +817,7 @@ static int cf_read(const zt_config_file *f)
              : c->arch == ZT_OPT   ? cf_opt(f)
              : c->arch == ZT_NEOX  ? cf_neox(f)
              : c->arch == ZT_BLOOM ? cf_bloom(f)
+             : c->arch == ZT_T5    ? cf_t5(f)
                                    : cf_bert(f);
     if (rc == CKPT_OK)
         rc = cf_check(f);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ends.c: implements the first and the last layer of GPT-2 and Llama: an embedding (with or without
- * learned positions), and the final norm with the map to the vocabulary.
+ * learned positions), and the final norm with the map to the vocabulary.  T5 has the same first
+ * layer.
  */
 #include "engine/model/layers.h"
 

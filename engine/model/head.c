@@ -58,7 +58,7 @@ typedef struct hd_rows {
 static void hd_pick(hd_rows *r, const int32_t *given, const zt_batch *b, bool shifted)
 {
     assert(b->seq > 0 && r->n == 0);
-    for (uint64_t i = 0; i < zt_batch_rows(b); i++) {
+    for (uint64_t i = 0; i < zt_batch_answers(b); i++) {
         bool last = shifted && i % b->seq == b->seq - 1;
 
         r->all[i] = last ? ZT_IGNORE : given[shifted ? i + 1 : i];
@@ -142,7 +142,7 @@ static hd_work hd_working(const zt_model *m, uint64_t rows, const zt_lm_body *bo
 static uint64_t hd_scratch(const zt_model *m, const zt_layer *l, const zt_batch *b)
 {
     (void)l;
-    return hd_working(m, zt_batch_rows(b), zt_own_of(m)->lm, NULL).n_bytes;
+    return hd_working(m, zt_batch_answers(b), zt_own_of(m)->lm, NULL).n_bytes;
 }
 
 /* ---- passes ---- */
@@ -256,7 +256,7 @@ static void hd_all_logits(const zt_call *c, const zt_lm_body *body, const hd_row
 static void hd_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, void *y)
 {
     const zt_lm_body *body = zt_own_of(m)->lm;
-    const zt_call all = {m, p, l->number, zt_batch_rows(&p->in)}, *c = &all;
+    const zt_call all = {m, p, l->number, zt_batch_answers(&p->in)}, *c = &all;
     hd_rows r;
     hd_work w = hd_working(m, c->rows, body, p->scratch);
     zt_call few = all;
@@ -302,7 +302,7 @@ static void hd_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
                   const void *dy, void *dx)
 {
     const zt_lm_body *body = zt_own_of(m)->lm;
-    const zt_call all = {m, p, l->number, zt_batch_rows(&p->in)}, *c = &all;
+    const zt_call all = {m, p, l->number, zt_batch_answers(&p->in)}, *c = &all;
     hd_rows r;
     hd_work w = hd_working(m, c->rows, body, p->scratch);
     zt_call few = all;

@@ -42,16 +42,21 @@ typedef struct zt_block {
 struct zt_lm_body;
 typedef struct zt_own {
     uint32_t word, position, type;
-    zt_affine norm;       /* after the embedding (BERT), before the head (GPT-2, Llama) */
+    zt_affine norm;       /* after the embedding (BERT), before the head (the others) */
     zt_affine embed_norm; /* BLOOM: after the embedding */
     zt_block *block;
-    zt_map transform; /* BERT: pooler, or transform of the masked LM head */
-    zt_affine transform_norm;
+    zt_map transform;               /* BERT: pooler, or transform of the masked LM head */
+    zt_affine transform_norm;       /* BERT; T5: the encoder's last norm */
     zt_map project_in, project_out; /* OPT: word embeddings -> hidden, and back */
     zt_map out;                     /* hidden (OPT: embed_width) -> classes or vocabulary */
     const struct zt_lm_body *lm;    /* language models: the computation before `out` */
     float *cos_table, *sin_table;   /* rope.c, on the device: [rope_rows, rotated width / 2] */
     uint64_t rope_rows;
+    /* T5, for the encoder and the decoder: tables of biases; on the device: the bucket of each
+     * distance, for sequences of up to `reach` tokens */
+    uint32_t bias[2];
+    int32_t *bucket[2];
+    uint64_t reach[2];
 } zt_own;
 
 static inline zt_own *zt_own_of(const zt_model *m)
@@ -102,7 +107,7 @@ typedef struct zt_map_shape {
 extern const zt_map zt_no_map;
 zt_map zt_build_map(zt_build *b, const char *module, const zt_map_shape *shape);
 
-/* The first layer of GPT-2 and Llama (ends.c). */
+/* The first layer of GPT-2, Llama and T5 (ends.c). */
 extern const zt_layer_ops zt_stem_ops;
 
 /* The blocks of OPT, GPT-NeoX and BLOOM (decoder.c); their maps are ZT_DECODER_Q to
@@ -112,6 +117,9 @@ extern const zt_layer_ops zt_decoder_ops;
 /* Build the map to the vocabulary under this name: the embedding itself if tied, else a matrix. */
 void zt_build_lm_out(zt_build *b, const char *name);
 
+/* T5's bridge between encoder and decoder, and its head, whose body is zt_t5_final (t5_ends.c). */
+extern const zt_layer_ops zt_t5_bridge_ops, zt_t5_head_ops;
+
 /* Add the parameters and layers of an architecture, in the order of named_parameters(). */
 int zt_bert_build(zt_build *b);
 int zt_gpt2_build(zt_build *b);
@@ -119,6 +127,7 @@ int zt_llama_build(zt_build *b);
 int zt_opt_build(zt_build *b);
 int zt_neox_build(zt_build *b);
 int zt_bloom_build(zt_build *b);
+int zt_t5_build(zt_build *b);
 
 /* ---- adapters (lora.c) ---- */
 
@@ -278,7 +287,7 @@ typedef struct zt_lm_body {
     void (*bw)(const zt_call *c, void *kept, const void *x, const void *dh,
                void *dx); /* dx must not be dh */
     bool shifted;         /* row t predicts token t + 1 */
-    bool loss_in_dt;      /* the loss has the model's dtype (BERT), else fp32 */
+    bool loss_in_dt;      /* the loss has the model's dtype (BERT, T5), else fp32 */
 } zt_lm_body;
 
 /*
@@ -289,6 +298,9 @@ extern const zt_layer_ops zt_lm_ops; /* with zt_own.lm */
 
 /* Only the final norm: GPT-2 and Llama (ends.c). */
 extern const zt_lm_body zt_final_norm;
+
+/* T5: the final norm, dropout and a scale. */
+extern const zt_lm_body zt_t5_final;
 
 /* The factor of the loss' gradient, rounded as in torch. */
 float zt_loss_factor(const zt_call *c, bool loss_in_dt);

@@ -78,6 +78,8 @@ static const char *lr_default_targets(zt_arch arch)
     case ZT_NEOX:
     case ZT_BLOOM:
         return "query_key_value";
+    case ZT_T5:
+        return "q,v";
     case ZT_BERT_CLASSIFIER:
     case ZT_BERT_MLM:
         break;
@@ -213,6 +215,8 @@ static const char *lr_task(zt_arch arch)
     case ZT_NEOX:
     case ZT_BLOOM:
         return "CAUSAL_LM";
+    case ZT_T5:
+        return "SEQ_2_SEQ_LM";
     case ZT_BERT_MLM:
         break;
     }

@@ -17,17 +17,18 @@
  */
 static int md_check_config(const zt_model_config *f, ckpt_err *err)
 {
-    bool llama = f->arch == ZT_LLAMA;
+    bool llama = f->arch == ZT_LLAMA, t5 = f->arch == ZT_T5;
     uint64_t rotated = f->rotated != 0 ? f->rotated : f->head_width;
     uint64_t heads;
 
     if (f->vocab == 0 || f->hidden == 0 || f->layers == 0 || f->inner == 0 || f->head_width == 0 ||
-        f->heads == 0 || f->kv_heads == 0 || f->positions == 0)
+        f->heads == 0 || f->kv_heads == 0 || f->positions == 0 ||
+        (t5 && (f->decoder_layers == 0 || f->buckets < 4)))
         return ckpt_fail(err, CKPT_EFORMAT, "model: one of its sizes is 0");
     if (f->vocab > INT32_MAX || f->layers > UINT16_MAX || f->positions > INT32_MAX)
         return ckpt_fail(err, CKPT_ELIMIT,
                          "model: vocabulary, layers or positions beyond any model's");
-    if (!ckpt_mul(f->heads, f->head_width, &heads) || (!llama && heads != f->hidden) ||
+    if (!ckpt_mul(f->heads, f->head_width, &heads) || (!llama && !t5 && heads != f->hidden) ||
         f->heads % f->kv_heads != 0 || (!llama && f->kv_heads != f->heads))
         return ckpt_fail(err, CKPT_EFORMAT,
                          "model: %" PRIu64 " heads (%" PRIu64 " of keys) of width %" PRIu64
@@ -69,6 +70,9 @@ static int md_build(zt_model *m, ckpt_err *err)
     case ZT_BLOOM:
         rc = zt_bloom_build(&b);
         break;
+    case ZT_T5:
+        rc = zt_t5_build(&b);
+        break;
     }
     ckpt_free(b.used);
     return rc;
@@ -108,6 +112,11 @@ int zt_model_new(zt_model **out, zt_device *device, ckpt_dtype dtype, const zt_m
     if (dtype != CKPT_F32 && dtype != CKPT_F16 && dtype != CKPT_BF16)
         return ckpt_fail(err, CKPT_EUSAGE, "a model computes in F32, F16 or BF16, not in %s",
                          ckpt_dtype_name(dtype));
+    if (device && !device->host && config->arch == ZT_T5)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s runs on the processor only, because the GPU's attention has no "
+                         "relative positions; use --device cpu",
+                         config->class_name);
     m = ckpt_alloc(sizeof *m);
     if (!m)
         return ckpt_fail_memory(err);
@@ -129,6 +138,8 @@ void zt_model_free(zt_model *m)
     if (m->own && m->device) {
         m->device->ops->release(m->device, zt_own_of(m)->cos_table);
         m->device->ops->release(m->device, zt_own_of(m)->sin_table);
+        m->device->ops->release(m->device, zt_own_of(m)->bucket[0]);
+        m->device->ops->release(m->device, zt_own_of(m)->bucket[1]);
     }
     ckpt_vec_free(&m->params);
     ckpt_vec_free(&m->aliases);
@@ -235,18 +246,32 @@ static int md_check_labels(const zt_model *m, const zt_batch *b, ckpt_err *err)
     if (!b->labels || (classifier && (f->labels == 1 || f->multi_label)))
         return CKPT_OK;
     return classifier ? md_check_range("labels", b->labels, b->batch, f->labels, err)
-                      : md_check_range("labels", b->labels, zt_batch_rows(b), f->vocab, err);
+                      : md_check_range("labels", b->labels, zt_batch_answers(b), f->vocab, err);
+}
+
+/* Check the decoder's input. */
+static int md_check_target(const zt_model *m, const zt_batch *b, ckpt_err *err)
+{
+    if (m->config.arch != ZT_T5)
+        return CKPT_OK;
+    if (!b->decoder_input_ids || b->decoder_seq == 0)
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "the micro batch has no labels, from which %s makes the decoder's input",
+                         m->config.class_name);
+    return md_check_range("decoder_input_ids", b->decoder_input_ids, zt_batch_answers(b),
+                          m->config.vocab, err);
 }
 
 static int md_check_size(const zt_model *m, const zt_batch *b, ckpt_err *err)
 {
-    uint64_t rows;
+    uint64_t rows, tokens = b->seq;
 
-    if (b->batch == 0 || b->seq == 0 || !ckpt_mul(b->batch, b->seq, &rows) || rows > INT32_MAX)
+    if (b->batch == 0 || b->seq == 0 || !ckpt_add(b->seq, b->decoder_seq, &tokens) ||
+        !ckpt_mul(b->batch, tokens, &rows) || rows > INT32_MAX)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "a micro batch of %" PRIu64 " samples of %" PRIu64
                          " tokens is empty or too large",
-                         b->batch, b->seq);
+                         b->batch, tokens);
     if (!zt_arch_any_length(m->config.arch) && b->seq > m->config.positions)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "samples have %" PRIu64 " tokens, but the model has only %" PRIu64
@@ -298,5 +323,18 @@ int zt_model_check_batch(const zt_model *m, const zt_batch *b, ckpt_err *err)
                              f->class_name);
         rc = md_check_range("token_type_ids", b->token_type_ids, zt_batch_rows(b), f->types, err);
     }
+    if (rc == CKPT_OK)
+        rc = md_check_target(m, b, err);
     return rc == CKPT_OK ? md_check_labels(m, b, err) : rc;
+}
+
+void zt_model_shift(const zt_model_config *config, const int32_t *labels, uint64_t batch,
+                    uint64_t seq, int32_t *out)
+{
+    for (uint64_t i = 0; i < batch * seq; i++) {
+        if (i % seq == 0)
+            out[i] = (int32_t)config->decoder_start;
+        else
+            out[i] = labels[i - 1] == ZT_IGNORE ? (int32_t)config->decoder_pad : labels[i - 1];
+    }
 }

@@ -3,11 +3,12 @@
  * model.h: declares a transformer as a chain of layers with hand-written forward and backward
  * passes.
  *
- * A model is a list of parameters (in the order of named_parameters() of transformers, which is the
- * order of ZeRO's flat groups) and a chain of layers: an embedding, blocks, a head that ends in the
- * loss.  Each layer lists the parameters that it uses.  A layer never sees how they are stored: the
- * code that runs the chain (zero/pass.c) sets `w` and `g` of its parameters before each call and
- * may invalidate them after it.  Tied weights are one parameter that two layers use.
+ * A model is a list of parameters (in the order of named_parameters() of transformers, which is
+ * the order of ZeRO's flat groups) and a chain of layers: an embedding, blocks, a head that ends
+ * in the loss.  Models of an encoder and a decoder are one chain too (t5.c).  Each layer lists the
+ * parameters that it uses.  A layer never sees how they are stored: the code that runs the chain
+ * (zero/pass.c) sets `w` and `g` of its parameters before each call and may invalidate them after
+ * it.  Tied weights are one parameter that two layers use.
  *
  *     model.c    the list of parameters, names, aliases, groups; sizes
  *     config.c   config.json of a Hugging Face folder; config_rotary.c positions and windows in it
@@ -17,6 +18,7 @@
  *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral) opt.c neox.c bloom.c
  *     decoder.c  blocks of OPT, GPT-NeoX and BLOOM
  *     rope.c     rotary positions
+ *     t5.c       T5; t5_ends.c: its bridge between encoder and decoder, its head
  *     init.c     initial values with transformers' distributions (not its random numbers)
  *     lora.c     adapters: adding them, and their names in a PEFT folder
  */
@@ -36,19 +38,20 @@ typedef enum zt_arch {
     ZT_LLAMA,
     ZT_OPT,
     ZT_NEOX,
-    ZT_BLOOM
+    ZT_BLOOM,
+    ZT_T5
 } zt_arch;
 
 /* True for language models that predict the next token. */
 static inline bool zt_arch_causal(zt_arch a)
 {
-    return a != ZT_BERT_CLASSIFIER && a != ZT_BERT_MLM;
+    return a != ZT_BERT_CLASSIFIER && a != ZT_BERT_MLM && a != ZT_T5;
 }
 
 /* True if positions have no table, so samples may have any length. */
 static inline bool zt_arch_any_length(zt_arch a)
 {
-    return a == ZT_LLAMA || a == ZT_NEOX || a == ZT_BLOOM;
+    return a == ZT_LLAMA || a == ZT_NEOX || a == ZT_BLOOM || a == ZT_T5;
 }
 
 /* The checked settings of a config.json; sizes are elements. */
@@ -79,6 +82,11 @@ typedef struct zt_model_config {
     /* GPT-2: scale_attn_weights, scale_attn_by_inverse_layer_idx */
     bool scale_attention, scale_by_layer;
     int64_t padding; /* BERT: pad_token_id; -1: none */
+    /* T5: blocks of the decoder (`layers`: of the encoder); relative positions; the inner layer has
+     * a gate; the head's input is multiplied by hidden^-0.5; tokens of zt_model_shift */
+    uint64_t decoder_layers, buckets, max_distance;
+    bool gated, scale_outputs;
+    uint64_t decoder_start, decoder_pad;
     double rope_theta;
     bool rope_llama3;
     double rope_factor, rope_low, rope_high, rope_old;
@@ -119,9 +127,24 @@ typedef struct zt_batch {
     const int32_t *input_ids, *attention_mask, *token_type_ids;
     const int32_t *labels; /* [batch, seq], or [batch] for classes; ZT_IGNORE is left out */
     const float *targets;  /* regression, several labels: [batch, labels] */
+    /* T5: tokens of a target (else 0), for labels too, and the decoder's input (zt_model_shift) */
+    uint64_t decoder_seq;
+    const int32_t *decoder_input_ids;
     /* evaluation: this rank has no sample left; it takes part, but its result must not count */
     bool spare;
 } zt_batch;
+
+/* Rows of the state between two layers: of the source and, with a decoder, of the target. */
+static inline uint64_t zt_batch_state(const zt_batch *b)
+{
+    return b->batch * (b->seq + b->decoder_seq);
+}
+
+/* Rows with logits, and with labels if tokens have some: those of the target, or of the source. */
+static inline uint64_t zt_batch_answers(const zt_batch *b)
+{
+    return b->batch * (b->decoder_seq > 0 ? b->decoder_seq : b->seq);
+}
 
 /* One run of the chain over one micro batch. */
 typedef struct zt_pass {
@@ -131,8 +154,8 @@ typedef struct zt_pass {
     uint64_t seed;
     /*
      * The factor of the loss' gradient: scale / accumulation, with each step rounded as torch does
-     * in the dtype of the loss (BERT in fp16: a scale over 65504 makes every gradient not finite).
-     * accumulation 0: use loss_factor.
+     * in the dtype of the loss (BERT and T5 in fp16: a scale over 65504 makes every gradient not
+     * finite). accumulation 0: use loss_factor.
      */
     double scale;
     int64_t accumulation;
@@ -151,11 +174,12 @@ typedef struct zt_layer zt_layer;
 
 /*
  * One kind of layer.  x [batch * seq, hidden] is the input (NULL for the embedding), y the output
- * of the same shape (NULL for the head).  A classifier's last block outputs only the first row of
- * each sample, [batch, hidden], and gets only their gradients.  tape: tape() bytes that fw fills
- * and bw reads (evaluation passes one too); x is still valid in bw.  bw turns dy into dx (NULL for
- * the embedding) and writes the parameters' gradients.  The head has dy NULL and begins from the
- * loss.  dx may be dy.  The device keeps failures.
+ * of the same shape (NULL for the head).  T5's state has zt_batch_state() rows, see t5.c.  A
+ * classifier's last block outputs only the first row of each sample, [batch, hidden], and gets
+ * only their gradients.  tape: tape() bytes that fw fills and bw reads (evaluation passes one
+ * too); x is still valid in bw.  bw turns dy into dx (NULL for the embedding) and writes the
+ * parameters' gradients.  The head has dy NULL and begins from the loss.  dx may be dy.  The
+ * device keeps failures.
  */
 typedef struct zt_layer_ops {
     /* bytes; NULL: no tape */
@@ -239,6 +263,13 @@ uint64_t zt_model_count(const zt_model *m, bool trained);
  * host memory.
  */
 int zt_model_check_batch(const zt_model *m, const zt_batch *host, ckpt_err *err);
+
+/*
+ * Make the decoder's input from labels [batch, seq]: each row moves to the right by one, begins
+ * with config->decoder_start, and has config->decoder_pad for ZT_IGNORE.
+ */
+void zt_model_shift(const zt_model_config *config, const int32_t *labels, uint64_t batch,
+                    uint64_t seq, int32_t *out);
 
 /*
  * Draw the initial value of one parameter, elements first .. first+count, fp32, into host memory.

@@ -62,13 +62,13 @@ static int ch_reserve(zt_zero *z, const zt_batch *b, bool train, ckpt_err *err)
     uint64_t n_layers = z->model->layers.n, n_rows, n_elems, n_bytes;
     int rc;
 
-    if (!ckpt_mul(b->batch, b->seq, &n_rows) ||
+    if (!ckpt_add(b->seq, b->decoder_seq, &n_rows) || !ckpt_mul(b->batch, n_rows, &n_rows) ||
         !ckpt_mul(n_rows, z->model->config.hidden, &n_elems) ||
         n_elems > UINT64_MAX / 64 / (n_layers + 1))
         return ckpt_fail(err, CKPT_ELIMIT,
                          "the sizes of buffers for a micro batch of %" PRIu64 " x %" PRIu64
                          " overflow",
-                         b->batch, b->seq);
+                         b->batch, b->seq + b->decoder_seq);
     c->row_bytes = ch_round(zr_bytes(z->model->dtype, n_elems));
     n_bytes = c->row_bytes * (train ? n_layers : 2);
     rc = ch_grow(z, &c->x, &c->x_bytes, n_bytes, err);
@@ -85,7 +85,8 @@ int zr_chain_new(zt_zero *z, ckpt_err *err)
 {
     const zr_own *o = zr_of(z);
     zr_chain *c = &zr_of(z)->chain;
-    zt_batch b = {.batch = o->opts.max_batch, .seq = o->opts.max_seq};
+    zt_batch b = {
+        .batch = o->opts.max_batch, .seq = o->opts.max_seq, .decoder_seq = o->opts.max_decoder_seq};
 
     c->tape_at = ckpt_alloc((z->model->layers.n + 1) * sizeof *c->tape_at);
     if (!c->tape_at)
@@ -106,24 +107,30 @@ void zr_chain_free(zt_zero *z)
     *c = (zr_chain){0};
 }
 
-/* Bytes of a batch's five inputs, and the offsets of their copies on the device. */
+enum { CH_INPUTS = 6 };
+
+/* Bytes of a batch's inputs, and the offsets of their copies on the device. */
 typedef struct ch_inputs {
-    const void *host[5];
-    uint64_t n_bytes[5], at[5], all;
+    const void *host[CH_INPUTS];
+    uint64_t n_bytes[CH_INPUTS], at[CH_INPUTS], all;
 } ch_inputs;
 
-/* There is one label per token, or one per sample for classifiers. */
+/* There is one label per token (of the target), or one per sample for classifiers. */
 static ch_inputs ch_inputs_of(const zt_zero *z, const zt_batch *b)
 {
     const zt_model_config *m = &z->model->config;
     bool classes = m->arch == ZT_BERT_CLASSIFIER;
     uint64_t ids = b->batch * b->seq * sizeof(int32_t);
-    ch_inputs in = {
-        .host = {b->input_ids, b->attention_mask, b->token_type_ids, b->labels, b->targets},
-        .n_bytes = {ids, ids, ids, classes ? b->batch * sizeof(int32_t) : ids,
-                    b->batch * m->labels * sizeof(float)}};
+    uint64_t target = b->batch * b->decoder_seq * sizeof(int32_t);
+    ch_inputs in = {.host = {b->input_ids, b->attention_mask, b->token_type_ids, b->labels,
+                             b->targets, b->decoder_input_ids},
+                    .n_bytes = {ids, ids, ids,
+                                classes      ? b->batch * sizeof(int32_t)
+                                : target > 0 ? target
+                                             : ids,
+                                b->batch * m->labels * sizeof(float), target}};
 
-    for (unsigned i = 0; i < 5; i++) {
+    for (unsigned i = 0; i < CH_INPUTS; i++) {
         in.n_bytes[i] = in.host[i] ? in.n_bytes[i] : 0;
         in.at[i] = in.all;
         in.all += ch_round(in.n_bytes[i]);
@@ -136,7 +143,7 @@ static int ch_bring(zt_zero *z, const zt_batch *b, zt_batch *out, ckpt_err *err)
 {
     zr_chain *c = &zr_of(z)->chain;
     ch_inputs in;
-    const void *at[5];
+    const void *at[CH_INPUTS];
     int rc;
 
     *out = *b;
@@ -144,7 +151,7 @@ static int ch_bring(zt_zero *z, const zt_batch *b, zt_batch *out, ckpt_err *err)
         return CKPT_OK;
     in = ch_inputs_of(z, b);
     rc = ch_grow(z, &c->inputs, &c->inputs_bytes, in.all, err);
-    for (unsigned i = 0; i < 5 && rc == CKPT_OK; i++) {
+    for (unsigned i = 0; i < CH_INPUTS && rc == CKPT_OK; i++) {
         at[i] = in.n_bytes[i] > 0 ? (char *)c->inputs + in.at[i] : NULL;
         if (at[i])
             z->device->ops->put(z->device, (char *)c->inputs + in.at[i], in.host[i], in.n_bytes[i]);
@@ -155,6 +162,7 @@ static int ch_bring(zt_zero *z, const zt_batch *b, zt_batch *out, ckpt_err *err)
         out->token_type_ids = at[2];
         out->labels = at[3];
         out->targets = at[4];
+        out->decoder_input_ids = at[5];
     }
     return rc;
 }

@@ -111,6 +111,7 @@ typedef struct zt_zero_opts {
     const char *grouping;
     bool keep_activations_not;   /* true: activation checkpointing */
     uint64_t max_batch, max_seq; /* largest micro batch; 0: buffers grow on demand */
+    uint64_t max_decoder_seq;    /* tokens of its targets (T5), else 0 */
     uint64_t seed;               /* seed of dropout */
     /* for tensors; NULL: comm, which then must reach the device's memory (or has one rank) */
     zt_comm *wire;

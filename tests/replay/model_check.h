@@ -210,12 +210,23 @@ static inline int mc_inputs(mc_case *c)
         c->host.labels = mc_ints(c, "labels");
     else
         c->host.targets = mc_read(c, "in/", "labels", CKPT_F32, &n);
+    if (c->model->config.arch == ZT_T5) {
+        int32_t *shifted = ckpt_arena_array(c->arena, labels->shape[0] * labels->shape[1], 4);
+
+        c->host.decoder_seq = labels->shape[1];
+        zt_model_shift(&c->model->config, c->host.labels, c->host.batch, c->host.decoder_seq,
+                       shifted);
+        c->host.decoder_input_ids = shifted;
+    }
     rows = c->host.batch * c->host.seq;
     c->batch = c->host;
+    c->batch.decoder_input_ids =
+        mc_put(c, c->host.decoder_input_ids, zt_batch_answers(&c->host) * 4);
     c->batch.input_ids = mc_put(c, c->host.input_ids, rows * 4);
     c->batch.attention_mask = mc_put(c, c->host.attention_mask, rows * 4);
     c->batch.token_type_ids = mc_put(c, c->host.token_type_ids, rows * 4);
-    c->batch.labels = mc_put(c, c->host.labels, (labels->ndim > 1 ? rows : c->host.batch) * 4);
+    c->batch.labels = mc_put(c, c->host.labels,
+                             (labels->ndim > 1 ? zt_batch_answers(&c->host) : c->host.batch) * 4);
     c->batch.targets = mc_put(c, c->host.targets, n * 4);
     return zt_model_check_batch(c->model, &c->host, &c->err);
 }
@@ -252,8 +263,8 @@ static inline int mc_buffers(mc_case *c)
 {
     zt_model *m = c->model;
     zt_device *d = c->device;
-    uint64_t rows = c->batch.batch * c->batch.seq;
-    uint64_t n_bytes = rows * m->config.hidden * mc_size(c);
+    uint64_t rows = zt_batch_answers(&c->batch);
+    uint64_t n_bytes = zt_batch_state(&c->batch) * m->config.hidden * mc_size(c);
     uint64_t classes = m->config.arch == ZT_BERT_CLASSIFIER ? m->config.labels : m->config.vocab;
 
     c->x = ckpt_arena_array(c->arena, m->layers.n, sizeof *c->x);
@@ -283,8 +294,9 @@ static inline void mc_close(mc_case *c)
         d->ops->release(d, c->tape[i]);
     }
     if (d) {
-        const void *inputs[] = {c->batch.input_ids, c->batch.attention_mask,
-                                c->batch.token_type_ids, c->batch.labels, c->batch.targets};
+        const void *inputs[] = {c->batch.input_ids,      c->batch.attention_mask,
+                                c->batch.token_type_ids, c->batch.labels,
+                                c->batch.targets,        c->batch.decoder_input_ids};
 
         for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
             union {
@@ -471,6 +483,30 @@ static inline void mc_compare_grads(mc_case *c, mc_result *r)
     r->norm = sqrt(squares);
 }
 
+/* T5's states: those of the encoder, then those of the decoder, the last of each normalised.  What
+ * the decoder passes on of the encoder is not compared. */
+static inline void mc_compare_stacks(mc_case *c, mc_result *r)
+{
+    const zt_model_config *f = &c->model->config;
+    const zt_batch *b = &c->batch;
+
+    for (uint64_t i = 0; i <= f->layers + f->decoder_layers; i++) {
+        const bool decoder = i > f->layers, bridged = i == f->layers;
+        const char *name = ckpt_arena_printf(c->arena, "%" PRIu64, i);
+        const uint64_t rows = b->batch * (decoder ? b->decoder_seq : b->seq);
+        const uint64_t at = bridged ? b->batch * b->decoder_seq * f->hidden : 0;
+        // the layer after the encoder's blocks makes both the encoder's output and the next state
+        void *x = c->x[decoder ? i : bridged ? f->layers + 1 : i];
+        uint64_t n = 0;
+        const float *want = mc_read(c, "hidden/", name, CKPT_F32, &n);
+        double d = want && n == rows * f->hidden
+                       ? mc_distance(mc_get_values(c, (char *)x + at * mc_size(c), n), want, n)
+                       : (double)INFINITY;
+
+        r->worst_hidden = d > r->worst_hidden ? d : r->worst_hidden;
+    }
+}
+
 /* Distance of a layer's output from what is recorded; first: it has the first row of each sample
  * alone. */
 static inline double mc_hidden(mc_case *c, const void *x, const float *want, bool first)
@@ -529,7 +565,10 @@ static inline int mc_compare(mc_case *c, mc_result *r)
     r->want_norm = *norm;
     r->loss = mc_evaluate(c, c->logits);
     r->worst_logit = mc_distance(mc_get_values(c, c->logits, n), logits, n);
-    mc_compare_hidden(c, r);
+    if (c->model->config.arch == ZT_T5)
+        mc_compare_stacks(c, r);
+    else
+        mc_compare_hidden(c, r);
     mc_clear(c);
     r->loss = mc_train(c, 1, 1, 1);
     mc_compare_grads(c, r);

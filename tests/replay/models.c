@@ -7,7 +7,8 @@
  * Prints a line per model and dtype; the exit status is 1 if anything is out of its tolerance.
  * fp32: loss 1e-6 relative, gradients 1e-5 of max(|tensor max|, 1e-3 |global max|), logits and
  * hidden states 5e-6; 16 bits: loss 2e-3 (bf16) or 3e-4 (fp16), one unit in the last place where
- * the loss has that dtype; norm of the gradient 5e-3 or 6e-4.
+ * the loss has that dtype; norm of the gradient 5e-3 or 6e-4 (T5 in bf16 2e-2, because its scores
+ * are not scaled down and transformers rounds them).
  */
 #include "tests/replay/model_check.h"
 
@@ -26,13 +27,15 @@ static bool mg_fp32(const char *name, const mc_result *r)
 static bool mg_low(const mc_case *c, const char *dtype, const mc_result *r)
 {
     bool bf16 = strcmp(dtype, "bf16") == 0;
-    bool bert = strncmp(c->name, "bert", 4) == 0;
+    // the loss of BERT and T5 has that dtype
+    bool rounded = strncmp(c->name, "bert", 4) == 0 || strncmp(c->name, "t5", 2) == 0;
     double want = mc_want(c, dtype, "loss");
     double want_norm = mc_want(c, dtype, "gradnorm");
     double ulp = ldexp(1.0, ilogb(want) - (bf16 ? 7 : 10));
     double loss = fabs(r->loss - want);
     double norm = fabs(r->norm - want_norm) / want_norm;
-    bool ok = loss <= (bert ? ulp : bf16 ? 2e-3 : 3e-4) && norm <= (bf16 ? 5e-3 : 6e-4);
+    double most = bf16 ? strncmp(c->name, "t5", 2) == 0 ? 2e-2 : 5e-3 : 6e-4;
+    bool ok = loss <= (rounded ? ulp : bf16 ? 2e-3 : 3e-4) && norm <= most;
 
     printf("%-4s %-18s %s loss %.8f (%.1e off) norm %.6f (rel %.1e)\n", ok ? "ok" : "FAIL", c->name,
            dtype, r->loss, loss, r->norm, norm);

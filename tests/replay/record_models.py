@@ -3,6 +3,7 @@
 """Make tests/fixtures/models: small models of transformers with their losses, logits, hidden states and gradients.
 
     record_models.py [-o FOLDER] [NAME...]      wants torch, transformers, safetensors
+    record_models.py -o tests/fixtures/models_t5 t5 t5_gated
 
 models.json has each model's class, config, order of parameters and its loss in 16 bits; model_NAME.safetensors the
 weights (w/), inputs (in/), hidden states (hidden/), logits, loss and gradients (grad/) in fp32, and loss64 and gradnorm64
@@ -34,6 +35,9 @@ MODELS = {
     'qwen2_tied': ('Qwen2', {**LLAMA3, 'tie_word_embeddings': True, 'num_key_value_heads': 4}, True),
     'qwen3': ('Qwen3', {**ROPE, 'head_dim': 8, 'num_attention_heads': 5, 'num_key_value_heads': 1}, True),
     'mistral': ('Mistral', {'sliding_window': 4, 'head_dim': 4}, True),
+    't5': ('T5', {'num_decoder_layers': 3, 'pad_token_id': 0}, True),
+    't5_gated': ('T5', {'feed_forward_proj': 'gated-gelu', 'tie_word_embeddings': False, 'd_kv': 5, 'pad_token_id': 3,
+                        'decoder_start_token_id': 7, 'relative_attention_num_buckets': 6, 'relative_attention_max_distance': 11}, False),
     'qwen2_windows': ('Qwen2', {**ROPE, 'use_sliding_window': True, 'sliding_window': 5, 'max_window_layers': 1}, False),
     'opt': ('OPT', {}, True),
     'opt_after': ('OPT', {'do_layer_norm_before': False, 'word_embed_proj_dim': 10}, 'left'),
@@ -44,20 +48,40 @@ MODELS = {
     'bloom': ('Bloom', {}, 'left'),
     'bloom_untied': ('Bloom', {'n_head': 2, 'tie_word_embeddings': False}, True),
 }
+T5 = dict(vocab_size=61, d_model=24, d_kv=8, d_ff=40, num_layers=2, num_heads=4, decoder_start_token_id=0, dropout_rate=0.0,
+          relative_attention_num_buckets=12, relative_attention_max_distance=20)
 
 
 def make(kind, settings):
     """The model in fp32, its weights spread so that none is 0 or 1."""
     import torch
     import transformers
-    config = getattr(transformers, kind + 'Config')(**{**BASES.get(kind, BASE), 'bos_token_id': 1, 'eos_token_id': 2, **settings})
+    base = T5 if kind == 'T5' else {**BASES.get(kind, BASE), 'bos_token_id': 1, 'eos_token_id': 2}
+    config = getattr(transformers, kind + 'Config')(**{**base, **settings})
     torch.manual_seed(4)
-    model = getattr(transformers, kind + 'ForCausalLM')._from_config(config, attn_implementation='eager').eval()
+    of = 'ForConditionalGeneration' if kind == 'T5' else 'ForCausalLM'
+    model = getattr(transformers, kind + of)._from_config(config, attn_implementation='eager').eval()
+    if settings.get('tie_word_embeddings') is False and kind == 'T5':   # T5 1.1 is loaded like this; _from_config ties
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape) * (0.2 if p.ndim == 1 else 0.08)
             p.copy_(noise + (1 if 'norm' in name else 0))
     return model
+
+
+def pairs(masked):
+    """Sources and targets of T5, of different lengths."""
+    import torch
+    g = torch.Generator().manual_seed(8)
+    out = {'input_ids': torch.randint(1, T5['vocab_size'], (3, 29), generator=g),
+           'labels': torch.randint(1, T5['vocab_size'], (3, 11 if masked else 33), generator=g)}
+    out['labels'][1, 7:] = -100
+    if masked:
+        out['attention_mask'] = torch.ones_like(out['input_ids'])
+        out['attention_mask'][1, 9:] = 0
+        out['attention_mask'][2, :4] = 0
+    return out
 
 
 def inputs(masked, vocab):
@@ -95,12 +119,13 @@ def record(name, folder):
     from safetensors.torch import save_file
     kind, settings, masked = MODELS[name]
     model = make(kind, settings)
-    data = inputs(masked, model.config.vocab_size)
+    data = pairs(masked) if kind == 'T5' else inputs(masked, model.config.vocab_size)
     out, norm32 = run(model, data)
     tensors = {'in/' + k: v for k, v in data.items()}
     tensors.update({'w/' + k: p.detach() for k, p in model.named_parameters()})
     tensors.update({'grad/' + k: p.grad for k, p in model.named_parameters()})
-    tensors.update({'hidden/%d' % i: h.detach() for i, h in enumerate(out.hidden_states)})
+    hidden = out.encoder_hidden_states + out.decoder_hidden_states if kind == 'T5' else out.hidden_states
+    tensors.update({'hidden/%d' % i: h.detach() for i, h in enumerate(hidden)})
     tensors.update(logits=out.logits.detach(), loss=out.loss.detach().reshape(1))
     wide, norm = run(copy.deepcopy(model).double(), data)
     if norm != norm:   # a row that sees no key: its lowest number of fp64 is infinite in the softmax, which is fp32
@@ -140,7 +165,7 @@ def main():
     if a.name and os.path.exists(path):
         with open(path, encoding='utf-8') as f:
             entries = [e for e in json.load(f)['models'] if e['name'] not in a.name]
-    entries += [record(n, a.o) for n in a.name or MODELS]
+    entries += [record(n, a.o) for n in a.name or [k for k in MODELS if MODELS[k][0] != 'T5']]
     with open(path, 'w') as f:
         json.dump({'versions': {'torch': torch.__version__, 'transformers': transformers.__version__}, 'models': entries}, f, indent=1)
         f.write('\n')

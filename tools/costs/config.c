@@ -129,8 +129,9 @@ int config_count(config_model *out, const char *path, ckpt_err *err)
     if (rc == CKPT_OK) {
         cj_sum(out, m);
         (void)snprintf(out->class_name, sizeof out->class_name, "%s", config.class_name);
-        out->shape =
-            (model_shape){.layers = config.layers, .hidden = config.hidden, .heads = config.heads};
+        out->shape = (model_shape){.layers = config.layers + config.decoder_layers,
+                                   .hidden = config.hidden,
+                                   .heads = config.heads};
     }
     zt_model_free(m);
     ckpt_arena_free(arena);

@@ -12,6 +12,7 @@
 #define BERT    "\"model_type\": \"bert\", \"problem_type\": \"regression\", \"num_labels\": 1"
 #define MLM     "\"architectures\": [\"BertForMaskedLM\"]"
 #define CLS     "\"architectures\": [\"BertForSequenceClassification\"]"
+#define T5      "\"architectures\": [\"T5ForConditionalGeneration\"]"
 #define GPT2    "\"model_type\": \"gpt2\""
 #define LLAMA   "\"model_type\": \"llama\""
 #define QWEN2   "\"model_type\": \"qwen2\""
@@ -120,6 +121,55 @@ static void gpt2_defaults(void **state)
     near(c.dropout_embed, 0.1);
     near(c.dropout_attention, 0.1);
     near(c.dropout_hidden, 0.1);
+}
+
+static void t5_defaults(void **state)
+{
+    const zt_model_config c = good(T5);
+
+    (void)state;
+    assert_int_equal(c.arch, ZT_T5);
+    assert_int_equal(good("\"model_type\": \"t5\"").arch, ZT_T5);
+    assert_true(c.vocab == 32128 && c.hidden == 512 && c.layers == 6 && c.decoder_layers == 6);
+    assert_true(c.heads == 8 && c.kv_heads == 8 && c.head_width == 64 && c.inner == 2048);
+    assert_true(c.buckets == 32 && c.max_distance == 128 && c.positions == INT32_MAX);
+    assert_true(c.act == ZT_RELU && !c.gated && c.tied && c.scale_outputs && c.padding == -1);
+    assert_true(c.decoder_pad == 0 && c.decoder_start == 0 && !c.attention_bias && !c.mlp_bias);
+    near(c.norm_eps, 1e-6);
+    near(c.init_range, 1);
+    near(c.dropout_embed, 0.1);
+    near(c.dropout_attention, 0.1);
+    near(c.dropout_hidden, 0.1);
+}
+
+/* T5 1.1 and what differs from file to file. */
+static void t5_settings(void **state)
+{
+    zt_model_config c;
+
+    (void)state;
+    c = good(T5 ", \"feed_forward_proj\": \"gated-gelu\", \"tie_word_embeddings\": false,"
+                "\"num_decoder_layers\": 2, \"num_layers\": 3, \"d_kv\": 10, \"num_heads\": 3,"
+                "\"pad_token_id\": 7, \"is_encoder_decoder\": true");
+    assert_true(c.act == ZT_GELU_TANH && c.gated && !c.tied && !c.scale_outputs);
+    assert_true(c.layers == 3 && c.decoder_layers == 2 && c.head_width == 10 && c.heads == 3);
+    assert_true(c.decoder_pad == 7 && c.decoder_start == 7);
+    // as transformers 5 writes it
+    c = good(T5 ", \"tie_word_embeddings\": true, \"scale_decoder_outputs\": false,"
+                "\"decoder_start_token_id\": 5");
+    assert_true(!c.tied && !c.scale_outputs && c.decoder_pad == 0 && c.decoder_start == 5);
+    c = good(T5 ", \"feed_forward_proj\": \"gelu\", \"num_decoder_layers\": null");
+    assert_true(c.act == ZT_GELU && !c.gated && c.decoder_layers == 6);
+    assert_true(good(T5 ", \"feed_forward_proj\": \"gated-silu\"").act == ZT_SILU);
+    bad(T5 ", \"feed_forward_proj\": \"gated-\"", CKPT_EUNSUPPORTED, "feed_forward_proj");
+    bad(T5 ", \"feed_forward_proj\": \"mish\"", CKPT_EUNSUPPORTED, "mish");
+    bad(T5 ", \"feed_forward_proj\": 3", CKPT_EUNSUPPORTED, "feed_forward_proj");
+    bad(T5 ", \"decoder_start_token_id\": 32128", CKPT_EFORMAT, "decoder_start_token_id");
+    bad(T5 ", \"pad_token_id\": -1", CKPT_EFORMAT, "pad_token_id");
+    bad(T5 ", \"relative_attention_num_buckets\": 3", CKPT_EUNSUPPORTED, "num_buckets");
+    bad(T5 ", \"relative_attention_max_distance\": 16", CKPT_EUNSUPPORTED, "max_distance");
+    bad(T5 ", \"num_layers\": 65537", CKPT_EFORMAT, "too large");
+    bad(T5 ", \"num_decoder_layers\": 65537", CKPT_EFORMAT, "too large");
 }
 
 static void llama_defaults(void **state)
@@ -504,7 +554,8 @@ static void architectures(void **state)
     assert_int_equal(good("\"architectures\": [\"Other\", \"LlamaForCausalLM\"]").arch, ZT_LLAMA);
     bad("\"architectures\": [\"BertModel\"], \"model_type\": \"bert\"", CKPT_EUNSUPPORTED,
         "BertModel");
-    bad("\"model_type\": \"t5\"", CKPT_EUNSUPPORTED, "t5");
+    bad("\"model_type\": \"mt5\"", CKPT_EUNSUPPORTED, "mt5");
+    bad("\"architectures\": [\"T5Model\"]", CKPT_EUNSUPPORTED, "T5Model");
     bad("", CKPT_EUNSUPPORTED, "model_type");
     bad(MLM ", \"model_type\": \"gpt2\"", CKPT_EFORMAT, "gpt2");
     bad("\"architectures\": \"BertForMaskedLM\"", CKPT_EFORMAT, "architectures");
@@ -644,6 +695,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bert_defaults),  cmocka_unit_test(gpt2_defaults),
+        cmocka_unit_test(t5_defaults),    cmocka_unit_test(t5_settings),
         cmocka_unit_test(llama_defaults), cmocka_unit_test(kin_defaults),
         cmocka_unit_test(kin_keys),       cmocka_unit_test(windows),
         cmocka_unit_test(bert_keys),      cmocka_unit_test(gpt2_keys),
