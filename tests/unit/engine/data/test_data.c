@@ -200,6 +200,44 @@ static void test_padding(void **state)
     zt_data_free(d);
 }
 
+/* T5: labels are targets of their own length, from which the decoder's input follows. */
+static void test_pairs(void **state)
+{
+    static const uint8_t bytes[] = {5, 6, 7, 0, 8, 9, 0, 0, 4, 3, 2, 1, 0, 0};
+    static const int32_t labels[] = {4, 3, 2, 1, 0, 0}, shifted[] = {9, 4, 3, 9, 1, 0};
+    zt_data_opts o = {.path = path_of("t.safetensors"), .micro_batch = 2, .world = 1};
+    const zt_model_config t5 = {.arch = ZT_T5,
+                                .class_name = "T5ForConditionalGeneration",
+                                .vocab = 300,
+                                .positions = INT32_MAX,
+                                .decoder_start = 9};
+    ckpt_err err = {0};
+    zt_data *d = NULL;
+    zt_batch b;
+
+    (void)state;
+    write_tensors("t.safetensors",
+                  "{\"input_ids\":{\"dtype\":\"U8\",\"shape\":[2,4],\"data_offsets\":[0,8]},"
+                  "\"labels\":{\"dtype\":\"U8\",\"shape\":[2,3],\"data_offsets\":[8,14]}} ",
+                  bytes, sizeof bytes);
+    o.model = &t5;
+    assert_int_equal(zt_data_open(&d, &o, &err), CKPT_OK);
+    assert_int_equal(zt_data_target(d), 3);
+    assert_int_equal(zt_data_batch(d, 0, &b, &err), CKPT_OK);
+    assert_true(b.batch == 2 && b.seq == 4 && b.decoder_seq == 3);
+    assert_memory_equal(b.labels, labels, sizeof labels);
+    assert_memory_equal(b.decoder_input_ids, shifted, sizeof shifted);
+    zt_data_free(d);
+    // for other models labels have the length of their tokens; T5 needs labels
+    o.model = &gpt2;
+    assert_int_equal(zt_data_open(&d, &o, &err), CKPT_EMISMATCH);
+    write_tensors("t.safetensors",
+                  "{\"input_ids\":{\"dtype\":\"U8\",\"shape\":[2,4],\"data_offsets\":[0,8]}}     ",
+                  bytes, 8);
+    o.model = &t5;
+    assert_int_equal(zt_data_open(&d, &o, &err), CKPT_EMISSING);
+}
+
 /* Classes are not what regression learns; a record must have the micro batch of the run. */
 static void test_unsuited(void **state)
 {
@@ -476,8 +514,8 @@ int main(void)
         cmocka_unit_test(test_evaluate),    cmocka_unit_test(test_npy),
         cmocka_unit_test(test_npy_cut),     cmocka_unit_test(test_wordpiece),
         cmocka_unit_test(test_text),        cmocka_unit_test(test_bad_text),
-        cmocka_unit_test(test_order),       cmocka_unit_test(test_padding),
-        cmocka_unit_test(test_unsuited),
+        cmocka_unit_test(test_order),       cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_padding),     cmocka_unit_test(test_unsuited),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
