@@ -230,6 +230,7 @@ rest-mpi: programs $(B)/ioshim.so $(B)/gen_zero
 check-runs: programs
 	@python3 tests/replay/deepspeed.py --bin $(B)/bin --golden tests/fixtures/golden --resume
 	@python3 tests/replay/deepspeed.py --bin $(B)/bin --golden tests/fixtures/golden/decoders
+	@python3 tests/replay/deepspeed.py --bin $(B)/bin --golden tests/fixtures/golden/t5 --resume
 	@python3 tests/replay/equal.py --some --bin $(B)/bin
 	@python3 tests/replay/formats.py --bin $(B)/bin
 
