@@ -241,7 +241,11 @@ static int su_device(zt_engine *e, ckpt_err *err)
 
     if (rc == CKPT_OK && !automatic && !cuda && strcmp(kind, "cpu") != 0)
         rc = ckpt_fail(err, CKPT_EUSAGE, "--device %s: expected cpu, cuda or auto", kind);
-    // T5 has no kernels for GPUs: with cuda the model says so
+    if (rc == CKPT_OK && cuda && e->model_config.arch == ZT_T5)
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED,
+                       "--device cuda: %s runs on the processor only, because the GPU's attention "
+                       "has no relative positions; use --device cpu",
+                       e->model_config.class_name);
     automatic = automatic && e->model_config.arch != ZT_T5;
     if (rc == CKPT_OK && (automatic || cuda) && su_gpu(e, e->gpu, &why) != CKPT_OK) {
         e->device = NULL;
