@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.c: reads a config.json of transformers: the keys of each architecture, their defaults, and
- * refusals of settings that would change results and are not supported.
- *
- * Source: the config classes of transformers 5.23 and the code of their models; older spellings
- * (rope_scaling, position_embedding_type, num_labels) as in earlier releases.  Keys that no model
- * uses, or that only change how results are returned, are ignored.
+ * config.c: reads a config.json of transformers: the settings of each architecture, and refusals of
+ * those that would change results and are not supported.  config_classes.c has the table of keys.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -14,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "engine/config/config.h"
+#include "engine/model/config_classes.h"
 #include "engine/model/config_file.h"
 #include "libckpt/codec/json/json.h"
 
@@ -21,246 +18,6 @@
 
 /* Maximum elements of a model, so bytes of weights, gradients and state cannot overflow. */
 #define CF_MAX_ELEMS (UINT64_C(1) << 56)
-
-/* CF_HEADS: a size that has a default when absent; if it is null, it is set later. */
-typedef enum cf_kind { CF_SIZE, CF_HEADS, CF_BOOL, CF_RATE, CF_REAL } cf_kind;
-
-/* A key of the file, and the member that it sets. */
-typedef struct cf_field {
-    const char *key, *other; /* other: a second spelling with priority, or NULL */
-    cf_kind kind;
-    size_t at;        /* offset in zt_model_config of a uint64_t, bool or float */
-    double otherwise; /* when absent; below 0: null counts as absent, the value is set later */
-} cf_field;
-
-/* A key that must be absent, null, false, 0, empty, or the word `only`. */
-typedef struct cf_refusal {
-    const char *key, *only, *why;
-} cf_refusal;
-
-typedef struct cf_class {
-    const char *class_name, *model_type;
-    zt_arch arch;
-    const cf_field *fields;
-    const cf_refusal *refusals;
-    zt_windows windows;
-} cf_class;
-
-#define CF_AT(member) offsetof(zt_model_config, member)
-
-/* Sizes without a default of their own become 0 first, and are set later. */
-enum { CF_LATER = -1 };
-
-static const cf_field bert_fields[] = {
-    {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), 30522},
-    {"hidden_size", NULL, CF_SIZE, CF_AT(hidden), 768},
-    {"num_hidden_layers", NULL, CF_SIZE, CF_AT(layers), 12},
-    {"num_attention_heads", NULL, CF_SIZE, CF_AT(heads), 12},
-    {"intermediate_size", NULL, CF_SIZE, CF_AT(inner), 3072},
-    {"max_position_embeddings", NULL, CF_SIZE, CF_AT(positions), 512},
-    {"type_vocab_size", NULL, CF_SIZE, CF_AT(types), 2},
-    {"hidden_dropout_prob", NULL, CF_RATE, CF_AT(dropout_hidden), 0.1},
-    {"attention_probs_dropout_prob", NULL, CF_RATE, CF_AT(dropout_attention), 0.1},
-    {"classifier_dropout", NULL, CF_RATE, CF_AT(dropout_classifier), CF_LATER},
-    {"initializer_range", NULL, CF_REAL, CF_AT(init_range), 0.02},
-    {"layer_norm_eps", NULL, CF_REAL, CF_AT(norm_eps), 1e-12},
-    {"tie_word_embeddings", NULL, CF_BOOL, CF_AT(tied), 1},
-    {NULL, NULL, CF_SIZE, 0, 0},
-};
-
-static const cf_field gpt2_fields[] = {
-    {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), 50257},
-    {"n_positions", "max_position_embeddings", CF_SIZE, CF_AT(positions), 1024},
-    {"n_embd", "hidden_size", CF_SIZE, CF_AT(hidden), 768},
-    {"n_layer", "num_hidden_layers", CF_SIZE, CF_AT(layers), 12},
-    {"n_head", "num_attention_heads", CF_SIZE, CF_AT(heads), 12},
-    {"n_inner", NULL, CF_SIZE, CF_AT(inner), CF_LATER},
-    {"embd_pdrop", NULL, CF_RATE, CF_AT(dropout_embed), 0.1},
-    {"attn_pdrop", NULL, CF_RATE, CF_AT(dropout_attention), 0.1},
-    {"resid_pdrop", NULL, CF_RATE, CF_AT(dropout_hidden), 0.1},
-    {"initializer_range", NULL, CF_REAL, CF_AT(init_range), 0.02},
-    {"layer_norm_epsilon", NULL, CF_REAL, CF_AT(norm_eps), 1e-5},
-    {"tie_word_embeddings", NULL, CF_BOOL, CF_AT(tied), 1},
-    {"scale_attn_weights", NULL, CF_BOOL, CF_AT(scale_attention), 1},
-    {"scale_attn_by_inverse_layer_idx", NULL, CF_BOOL, CF_AT(scale_by_layer), 0},
-    {NULL, NULL, CF_SIZE, 0, 0},
-};
-
-static const cf_field opt_fields[] = {
-    {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), 50272},
-    {"max_position_embeddings", NULL, CF_SIZE, CF_AT(positions), 2048},
-    {"hidden_size", NULL, CF_SIZE, CF_AT(hidden), 768},
-    {"word_embed_proj_dim", NULL, CF_SIZE, CF_AT(embed_width), CF_LATER},
-    {"num_hidden_layers", NULL, CF_SIZE, CF_AT(layers), 12},
-    {"num_attention_heads", NULL, CF_SIZE, CF_AT(heads), 12},
-    {"ffn_dim", NULL, CF_SIZE, CF_AT(inner), 3072},
-    {"dropout", NULL, CF_RATE, CF_AT(dropout_hidden), 0.1},
-    {"attention_dropout", NULL, CF_RATE, CF_AT(dropout_attention), 0},
-    {"init_std", NULL, CF_REAL, CF_AT(init_range), 0.02},
-    {"tie_word_embeddings", NULL, CF_BOOL, CF_AT(tied), 1},
-    {"enable_bias", NULL, CF_BOOL, CF_AT(attention_bias), 1},
-    {"do_layer_norm_before", NULL, CF_BOOL, CF_AT(norm_first), 1},
-    {NULL, NULL, CF_SIZE, 0, 0},
-};
-
-static const cf_field neox_fields[] = {
-    {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), 50432},
-    {"hidden_size", NULL, CF_SIZE, CF_AT(hidden), 6144},
-    {"num_hidden_layers", NULL, CF_SIZE, CF_AT(layers), 44},
-    {"num_attention_heads", NULL, CF_SIZE, CF_AT(heads), 64},
-    {"intermediate_size", NULL, CF_SIZE, CF_AT(inner), 24576},
-    {"max_position_embeddings", NULL, CF_SIZE, CF_AT(positions), 2048},
-    {"attention_dropout", NULL, CF_RATE, CF_AT(dropout_attention), 0},
-    {"hidden_dropout", NULL, CF_RATE, CF_AT(dropout_hidden), 0},
-    {"initializer_range", NULL, CF_REAL, CF_AT(init_range), 0.02},
-    {"layer_norm_eps", NULL, CF_REAL, CF_AT(norm_eps), 1e-5},
-    {"tie_word_embeddings", NULL, CF_BOOL, CF_AT(tied), 0},
-    {"use_parallel_residual", NULL, CF_BOOL, CF_AT(parallel), 1},
-    {"attention_bias", NULL, CF_BOOL, CF_AT(attention_bias), 1},
-    {NULL, NULL, CF_SIZE, 0, 0},
-};
-
-static const cf_field bloom_fields[] = {
-    {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), 250880},
-    {"hidden_size", "n_embed", CF_SIZE, CF_AT(hidden), 64},
-    {"n_layer", "num_hidden_layers", CF_SIZE, CF_AT(layers), 2},
-    {"n_head", "num_attention_heads", CF_SIZE, CF_AT(heads), 8},
-    {"attention_dropout", NULL, CF_RATE, CF_AT(dropout_attention), 0},
-    {"hidden_dropout", NULL, CF_RATE, CF_AT(dropout_hidden), 0},
-    {"initializer_range", NULL, CF_REAL, CF_AT(init_range), 0.02},
-    {"layer_norm_epsilon", NULL, CF_REAL, CF_AT(norm_eps), 1e-5},
-    {"tie_word_embeddings", NULL, CF_BOOL, CF_AT(tied), 1},
-    {NULL, NULL, CF_SIZE, 0, 0},
-};
-
-/* Llama and related models have the same keys, with other defaults. */
-#define CF_LLAMA(vocabulary, width, n_layers, n_heads, inner_width, n_positions)                   \
-    {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), vocabulary},                                       \
-        {"hidden_size", NULL, CF_SIZE, CF_AT(hidden), width},                                      \
-        {"num_hidden_layers", NULL, CF_SIZE, CF_AT(layers), n_layers},                             \
-        {"num_attention_heads", NULL, CF_SIZE, CF_AT(heads), n_heads},                             \
-        {"intermediate_size", NULL, CF_SIZE, CF_AT(inner), inner_width},                           \
-        {"max_position_embeddings", NULL, CF_SIZE, CF_AT(positions), n_positions},                 \
-        {"attention_dropout", NULL, CF_RATE, CF_AT(dropout_attention), 0},                         \
-        {"initializer_range", NULL, CF_REAL, CF_AT(init_range), 0.02},                             \
-        {"rms_norm_eps", NULL, CF_REAL, CF_AT(norm_eps), 1e-6},                                    \
-    {                                                                                              \
-        "tie_word_embeddings", NULL, CF_BOOL, CF_AT(tied), 0                                       \
-    }
-
-static const cf_field llama_fields[] = {
-    CF_LLAMA(32000, 4096, 32, 32, 11008, 2048),
-    {"num_key_value_heads", NULL, CF_SIZE, CF_AT(kv_heads), CF_LATER},
-    {"head_dim", NULL, CF_SIZE, CF_AT(head_width), CF_LATER},
-    {"attention_bias", NULL, CF_BOOL, CF_AT(attention_bias), 0},
-    {"mlp_bias", NULL, CF_BOOL, CF_AT(mlp_bias), 0},
-    {NULL, NULL, CF_SIZE, 0, 0},
-};
-
-static const cf_field qwen2_fields[] = {
-    CF_LLAMA(151936, 4096, 32, 32, 22016, 32768),
-    {"num_key_value_heads", NULL, CF_HEADS, CF_AT(kv_heads), 32},
-    {"head_dim", NULL, CF_SIZE, CF_AT(head_width), CF_LATER},
-    {NULL, NULL, CF_SIZE, 0, 0},
-};
-
-static const cf_field qwen3_fields[] = {
-    CF_LLAMA(151936, 4096, 32, 32, 22016, 32768),
-    {"num_key_value_heads", NULL, CF_HEADS, CF_AT(kv_heads), 32},
-    {"head_dim", NULL, CF_SIZE, CF_AT(head_width), 128},
-    {"attention_bias", NULL, CF_BOOL, CF_AT(attention_bias), 0},
-    {NULL, NULL, CF_SIZE, 0, 0},
-};
-
-static const cf_field mistral_fields[] = {
-    CF_LLAMA(32000, 4096, 32, 32, 14336, 131072),
-    {"num_key_value_heads", NULL, CF_HEADS, CF_AT(kv_heads), 8},
-    {"head_dim", NULL, CF_SIZE, CF_AT(head_width), CF_LATER},
-    {NULL, NULL, CF_SIZE, 0, 0},
-};
-
-static const cf_field t5_fields[] = {
-    {"vocab_size", NULL, CF_SIZE, CF_AT(vocab), 32128},
-    {"d_model", NULL, CF_SIZE, CF_AT(hidden), 512},
-    {"d_kv", NULL, CF_SIZE, CF_AT(head_width), 64},
-    {"d_ff", NULL, CF_SIZE, CF_AT(inner), 2048},
-    {"num_layers", NULL, CF_SIZE, CF_AT(layers), 6},
-    {"num_decoder_layers", NULL, CF_SIZE, CF_AT(decoder_layers), CF_LATER},
-    {"num_heads", NULL, CF_SIZE, CF_AT(heads), 8},
-    {"relative_attention_num_buckets", NULL, CF_SIZE, CF_AT(buckets), 32},
-    {"relative_attention_max_distance", NULL, CF_SIZE, CF_AT(max_distance), 128},
-    {"dropout_rate", NULL, CF_RATE, CF_AT(dropout_hidden), 0.1},
-    {"layer_norm_epsilon", NULL, CF_REAL, CF_AT(norm_eps), 1e-6},
-    {"initializer_factor", NULL, CF_REAL, CF_AT(init_range), 1},
-    {"tie_word_embeddings", NULL, CF_BOOL, CF_AT(tied), 1},
-    {"scale_decoder_outputs", NULL, CF_BOOL, CF_AT(scale_outputs), 1},
-    {NULL, NULL, CF_SIZE, 0, 0},
-};
-
-/* Refused for models of one stack. */
-static const cf_refusal stack_refusals[] = {
-    {"is_encoder_decoder", NULL, "of models with an encoder and a decoder only T5 is supported"},
-    {"add_cross_attention", NULL, "cross-attention is not supported"},
-    {NULL, NULL, NULL},
-};
-
-static const cf_refusal common_refusals[] = {
-    {"quantization_config", NULL, "quantized weights cannot be trained here"},
-    {"per_layer_config", NULL, "layers that differ from each other are not supported"},
-    {"pruned_heads", NULL, "pruned heads are not supported"},
-    {NULL, NULL, NULL},
-};
-
-static const cf_refusal bert_refusals[] = {
-    {"is_decoder", NULL, "BERT is supported as an encoder only"},
-    {"position_embedding_type", "absolute", "only absolute positions are supported"},
-    {"embedding_size", NULL, "embeddings of another width than hidden_size are not supported"},
-    {NULL, NULL, NULL},
-};
-
-static const cf_refusal opt_refusals[] = {
-    {"layerdrop", NULL, "leaving out layers at random is not supported"},
-    {NULL, NULL, NULL},
-};
-
-static const cf_refusal neox_refusals[] = {
-    {"head_dim", NULL,
-     "heads of another width than hidden_size / num_attention_heads are not "
-     "supported"},
-    {NULL, NULL, NULL},
-};
-
-static const cf_refusal bloom_refusals[] = {
-    {"apply_residual_connection_post_layernorm", NULL,
-     "residuals that start from a norm are not supported"},
-    {"slow_but_exact", NULL, "adding up the parts of pretraining_tp is not supported"},
-    {NULL, NULL, NULL},
-};
-
-static const cf_refusal no_refusals[] = {
-    {NULL, NULL, NULL},
-};
-
-/* T5 without the map to the vocabulary: its parameters can be counted, not trained. */
-#define CF_T5_BODY "T5Model"
-
-static const cf_class classes[] = {
-    {"BertForSequenceClassification", "bert", ZT_BERT_CLASSIFIER, bert_fields, bert_refusals,
-     ZT_WINDOW_NONE},
-    {"BertForMaskedLM", "bert", ZT_BERT_MLM, bert_fields, bert_refusals, ZT_WINDOW_NONE},
-    {"GPT2LMHeadModel", "gpt2", ZT_GPT2, gpt2_fields, no_refusals, ZT_WINDOW_NONE},
-    {"T5ForConditionalGeneration", "t5", ZT_T5, t5_fields, no_refusals, ZT_WINDOW_NONE},
-    {CF_T5_BODY, "t5", ZT_T5, t5_fields, no_refusals, ZT_WINDOW_NONE},
-    {"LlamaForCausalLM", "llama", ZT_LLAMA, llama_fields, no_refusals, ZT_WINDOW_NONE},
-    {"Qwen2ForCausalLM", "qwen2", ZT_LLAMA, qwen2_fields, no_refusals, ZT_WINDOW_UPPER},
-    {"Qwen3ForCausalLM", "qwen3", ZT_LLAMA, qwen3_fields, no_refusals, ZT_WINDOW_UPPER},
-    {"MistralForCausalLM", "mistral", ZT_LLAMA, mistral_fields, no_refusals, ZT_WINDOW_ALL},
-    {"OPTForCausalLM", "opt", ZT_OPT, opt_fields, opt_refusals, ZT_WINDOW_NONE},
-    {"GPTNeoXForCausalLM", "gpt_neox", ZT_NEOX, neox_fields, neox_refusals, ZT_WINDOW_NONE},
-    {"BloomForCausalLM", "bloom", ZT_BLOOM, bloom_fields, bloom_refusals, ZT_WINDOW_NONE},
-};
-
-enum { CF_CLASSES = sizeof classes / sizeof *classes };
 
 /* Names of activations in transformers; some are the same function, computed in another way. */
 static const struct {
@@ -299,7 +56,7 @@ static int cf_real(const zt_config_file *f, const char *key, const ckpt_value *v
     return CKPT_OK;
 }
 
-static int cf_store(const zt_config_file *f, const cf_field *d, const char *key,
+static int cf_store(const zt_config_file *f, const zt_config_field *d, const char *key,
                     const ckpt_value *v)
 {
     char *to = (char *)f->out + d->at;
@@ -307,14 +64,14 @@ static int cf_store(const zt_config_file *f, const cf_field *d, const char *key,
     float narrow;
     int rc;
 
-    if (d->kind == CF_SIZE || d->kind == CF_HEADS) {
+    if (d->kind == ZT_CF_SIZE || d->kind == ZT_CF_HEADS) {
         uint64_t n = 0;
 
         rc = zt_config_size(f, key, v, &n);
         memcpy(to, &n, sizeof n);
         return rc;
     }
-    if (d->kind == CF_BOOL) {
+    if (d->kind == ZT_CF_BOOL) {
         const bool b = v->as.i != 0;
 
         if (v->kind != CKPT_V_BOOL)
@@ -322,29 +79,29 @@ static int cf_store(const zt_config_file *f, const cf_field *d, const char *key,
         memcpy(to, &b, sizeof b);
         return CKPT_OK;
     }
-    rc = cf_real(f, key, v, d->kind == CF_RATE ? 1 : 1e30, &x);
+    rc = cf_real(f, key, v, d->kind == ZT_CF_RATE ? 1 : 1e30, &x);
     narrow = (float)x;
     memcpy(to, &narrow, sizeof narrow);
     return rc;
 }
 
-static void cf_default(const zt_config_file *f, const cf_field *d)
+static void cf_default(const zt_config_file *f, const zt_config_field *d)
 {
     char *to = (char *)f->out + d->at;
     const uint64_t n = d->otherwise < 0 ? 0 : (uint64_t)d->otherwise;
     const bool b = d->otherwise > 0;
     const float x = (float)d->otherwise;
 
-    if (d->kind == CF_SIZE || d->kind == CF_HEADS)
+    if (d->kind == ZT_CF_SIZE || d->kind == ZT_CF_HEADS)
         memcpy(to, &n, sizeof n);
-    else if (d->kind == CF_BOOL)
+    else if (d->kind == ZT_CF_BOOL)
         memcpy(to, &b, sizeof b);
     else
         memcpy(to, &x, sizeof x);
 }
 
 /* Treat null as an absent key only where transformers does so. */
-static int cf_field_read(const zt_config_file *f, const cf_field *d)
+static int cf_field_read(const zt_config_file *f, const zt_config_field *d)
 {
     const char *key = d->other && ckpt_value_get(f->json, d->other) ? d->other : d->key;
     const ckpt_value *v = ckpt_value_get(f->json, key);
@@ -354,12 +111,12 @@ static int cf_field_read(const zt_config_file *f, const cf_field *d)
         cf_default(f, d);
         return CKPT_OK;
     }
-    if (d->kind == CF_HEADS && cf_null(v))
+    if (d->kind == ZT_CF_HEADS && cf_null(v))
         return CKPT_OK; // 0: filled in later
     return cf_store(f, d, key, v);
 }
 
-static int cf_refuse(const zt_config_file *f, const cf_refusal *table)
+static int cf_refuse(const zt_config_file *f, const zt_config_refusal *table)
 {
     for (; table->key != NULL; table++) {
         const ckpt_value *v = ckpt_value_get(f->json, table->key);
@@ -374,11 +131,11 @@ static int cf_refuse(const zt_config_file *f, const cf_refusal *table)
 /* ---- the architecture -------------------------------------------------------------------- */
 
 /* Find a class by name; NULL: not supported. */
-static const cf_class *cf_class_named(const ckpt_value *name)
+static const zt_config_class *cf_class_named(const ckpt_value *name)
 {
-    for (size_t i = 0; i < CF_CLASSES; i++) {
-        if (ckpt_value_is(name, classes[i].class_name))
-            return &classes[i];
+    for (size_t i = 0; i < ZT_CONFIG_CLASSES; i++) {
+        if (ckpt_value_is(name, zt_config_classes[i].class_name))
+            return &zt_config_classes[i];
     }
     return NULL;
 }
@@ -387,17 +144,17 @@ static const cf_class *cf_class_named(const ckpt_value *name)
  * The class of a file without "architectures".  BERT counts as a classifier if the file has any
  * setting about labels (except two labels, which every file has), else as a masked language model.
  */
-static const cf_class *cf_class_of_type(const ckpt_value *json)
+static const zt_config_class *cf_class_of_type(const ckpt_value *json)
 {
     const ckpt_value *type = ckpt_value_get(json, "model_type");
     const ckpt_value *names = zt_config_get(json, "id2label");
     const bool labels = zt_config_get(json, "problem_type") || zt_config_get(json, "num_labels") ||
                         (names && ckpt_value_map(names).n != 2);
 
-    for (size_t i = 0; i < CF_CLASSES; i++) {
-        if (ckpt_value_is(type, classes[i].model_type) &&
-            (labels || classes[i].arch != ZT_BERT_CLASSIFIER))
-            return &classes[i];
+    for (size_t i = 0; i < ZT_CONFIG_CLASSES; i++) {
+        if (ckpt_value_is(type, zt_config_classes[i].model_type) &&
+            (labels || zt_config_classes[i].arch != ZT_BERT_CLASSIFIER))
+            return &zt_config_classes[i];
     }
     return NULL;
 }
@@ -405,16 +162,16 @@ static const cf_class *cf_class_of_type(const ckpt_value *json)
 /* The names of all classes, for a message. */
 static const char *cf_known(ckpt_arena *arena)
 {
-    const char *text = classes[0].class_name;
+    const char *text = zt_config_classes[0].class_name;
 
-    for (size_t i = 1; i < CF_CLASSES && text; i++)
-        text = ckpt_arena_printf(arena, "%s%s%s", text, i + 1 < CF_CLASSES ? ", " : " and ",
-                                 classes[i].class_name);
+    for (size_t i = 1; i < ZT_CONFIG_CLASSES && text; i++)
+        text = ckpt_arena_printf(arena, "%s%s%s", text, i + 1 < ZT_CONFIG_CLASSES ? ", " : " and ",
+                                 zt_config_classes[i].class_name);
     return text ? text : "in zerotrain(1)";
 }
 
 /* Choose the class from "architectures", or else from "model_type". */
-static int cf_choose(const zt_config_file *f, const cf_class **out)
+static int cf_choose(const zt_config_file *f, const zt_config_class **out)
 {
     const ckpt_value *named = zt_config_get(f->json, "architectures");
     const ckpt_value *type = zt_config_get(f->json, "model_type");
@@ -582,7 +339,7 @@ static int cf_gpt2(const zt_config_file *f)
     return f->sizes ? CKPT_OK : cf_act(f, "activation_function", ZT_GELU_TANH);
 }
 
-static int cf_llama(const zt_config_file *f, const cf_class *class)
+static int cf_llama(const zt_config_file *f, const zt_config_class *class)
 {
     zt_model_config *c = f->out;
     const bool biased = strcmp(class->model_type, "qwen2") == 0;
@@ -710,12 +467,12 @@ static int cf_token(const zt_config_file *f, const char *key, uint64_t otherwise
 static int cf_t5(const zt_config_file *f)
 {
     zt_model_config *c = f->out;
-    const bool body = strcmp(c->class_name, CF_T5_BODY) == 0;
+    const bool body = strcmp(c->class_name, ZT_CONFIG_T5_BODY) == 0;
     int rc = cf_t5_act(f);
 
     if (body && !f->sizes)
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
-                         "%s: " CF_T5_BODY " has no map to the vocabulary and so no loss; "
+                         "%s: " ZT_CONFIG_T5_BODY " has no map to the vocabulary and so no loss; "
                          "T5ForConditionalGeneration has one",
                          f->name);
     c->positions = INT32_MAX; // relative positions have no limit
@@ -790,7 +547,7 @@ static int cf_check(const zt_config_file *f)
 
 static int cf_read(const zt_config_file *f)
 {
-    const cf_class *class = NULL;
+    const zt_config_class *class = NULL;
     zt_model_config *c = f->out;
     int rc = CKPT_OK;
 
@@ -804,12 +561,12 @@ static int cf_read(const zt_config_file *f)
     c->class_name = class->class_name;
     c->model_type = class->model_type;
     c->json = f->json;
-    rc = cf_refuse(f, common_refusals);
+    rc = cf_refuse(f, zt_config_common_refusals);
     if (rc == CKPT_OK && c->arch != ZT_T5)
-        rc = cf_refuse(f, stack_refusals);
+        rc = cf_refuse(f, zt_config_stack_refusals);
     if (rc == CKPT_OK)
         rc = cf_refuse(f, class->refusals);
-    for (const cf_field *d = class->fields; rc == CKPT_OK && d->key; d++)
+    for (const zt_config_field *d = class->fields; rc == CKPT_OK && d->key; d++)
         rc = cf_field_read(f, d);
     if (rc == CKPT_OK)
         rc = c->arch == ZT_LLAMA   ? cf_llama(f, class)
