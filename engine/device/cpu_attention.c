@@ -307,10 +307,7 @@ ZT_CLONES static void at_sum_bias(const at_head *h, const at_block *b, const flo
     }
 }
 
-/*
- * Find the biases of the head's keys.  They are rounded to the model's dtype, as the biases of
- * transformers are.
- */
+/* Find the biases of the head's keys, rounded to the model's dtype as in transformers. */
 static void at_set_lean(at_head *h)
 {
     const zt_attention *a = &h->job->a;
@@ -331,9 +328,8 @@ static void at_set_lean(at_head *h)
 }
 
 /*
- * Add the biases to the block's scores.  The bias of the query's own key, without rounding, is
- * subtracted from the row, which does not change its softmax: sums with small numbers keep more
- * digits.
+ * Add the biases to the block's scores, less the unrounded bias of the query's own key: the softmax
+ * does not change, and sums with small numbers keep more digits.
  */
 ZT_CLONES static void at_lean(const at_head *h, const at_block *b)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config_classes.h: declares the table of model classes: their keys in a config.json, with defaults,
- * and the settings that are refused.  Internal to engine/model.
+ * config_classes.h: declares the table of model classes: their keys in a config.json, with
+ * defaults, and the settings that are refused.  Internal to engine/model.
  */
 #ifndef ZT_MODEL_CONFIG_CLASSES_H
 #define ZT_MODEL_CONFIG_CLASSES_H
