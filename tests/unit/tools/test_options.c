@@ -156,7 +156,7 @@ static void test_files(void **state)
                      CKPT_OK);
     assert_int_equal(o.max_steps, 9);
     assert_true(o.args.learning_rate > 2.9e-4 && o.args.learning_rate < 3.1e-4);
-    assert_true(o.args.bf16 && !last.profile && !last.metrics);
+    assert_true(o.args.bf16 && !o.profile && !last.metrics);
     assert_string_equal(o.tag, "12");
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(read_args(&o, bad[i]), CKPT_EUSAGE);
