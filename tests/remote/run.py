@@ -727,7 +727,7 @@ def case_index(c):
     index['weight_map'].update(('u%d' % i, 'm-00001-of-04096.safetensors') for i in range(150000))
     with Server({'/m/model.safetensors.index.json': json.dumps(index).encode()}) as s:
         start = os.times()
-        c.refused('does not contain it|not found|not there', 'ls', s.url + '/m', status=5)
+        c.refused('is missing, but', 'ls', s.url + '/m', status=5)
         took = sum(os.times()[2:4]) - sum(start[2:4])
         c.check(took < 2, 'took %.1f s of the processor' % took)
 
