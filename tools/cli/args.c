@@ -46,12 +46,13 @@ int args_parse(cli_args *a, const cli_verb *verb, int argc, char **argv, ckpt_er
 
 void args_free(cli_args *a)
 {
+    // before the line forgets its verb
+    if (a->line.verb && a->line.verb->release)
+        a->line.verb->release(a);
     cli_free(&a->line);
     free(a->rules_text);
     a->rules_text = NULL;
     a->open.slice_rules = NULL;
-    if (a->line.verb && a->line.verb->release)
-        a->line.verb->release(a);
 }
 
 int args_open(ckpt_map **out, cli_args *a, ckpt_err *err)
