@@ -233,8 +233,12 @@ static int jnt_begin(ckpt_peers *p, ckpt_err *err)
     if (!t)
         return ckpt_peers_alone.begin(p, err);
     j = ckpt_alloc(sizeof *j);
-    if (!j)
-        return ckpt_fail_memory(err);
+    // otherwise the others would wait for this process
+    rc = ckpt_team_agree(t, j ? CKPT_OK : ckpt_fail_memory(err), err);
+    if (rc != CKPT_OK) {
+        ckpt_free(j);
+        return rc;
+    }
     j->team = t;
     p->state = j;
     p->rank = t->rank;
