@@ -31,18 +31,19 @@ static const char *const hfc_unlike[] = {
     "backbone_config",
     "backbone",
     "use_timm_backbone",
+    "num_block_repeats", // EfficientNet
     NULL,
 };
 
-/* A positive number of the model or of its text part, by the first key that has one. */
+/* A positive number of the text part, or else of the model, by the first key that has one. */
 static uint64_t hfc_said(const ckpt_value *config, const char *const *keys)
 {
     const ckpt_value *text = ckpt_value_get(config, "text_config");
 
     for (; *keys; keys++) {
-        const ckpt_value *v = ckpt_value_get(config, *keys);
+        const ckpt_value *v = text ? ckpt_value_get(text, *keys) : NULL;
         int64_t n = 0;
-        v = v || !text ? v : ckpt_value_get(text, *keys);
+        v = v ? v : ckpt_value_get(config, *keys);
         if (v && v->kind == CKPT_V_INT && ckpt_value_as_int(v, &n) && n > 0 && n < INT32_MAX)
             return (uint64_t)n;
     }
@@ -102,6 +103,8 @@ typedef struct hfc_part {
 static const hfc_part hfc_parts[] = {
     {{"vision", "visual"}, false, "vision_config", {"num_hidden_layers", "depth"}, "vision "},
     {{"audio"}, false, "audio_config", {"num_hidden_layers", "encoder_layers"}, "audio "},
+    // the decoder of speech units of SeamlessM4T
+    {{"t2u_model"}, false, NULL, {"t2u_decoder_layers", "t2u_encoder_layers"}, "speech unit "},
     {{"decoder"},
      true,
      NULL,
