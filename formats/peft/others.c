@@ -5,6 +5,7 @@
  */
 #include <assert.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "formats/peft/peft.h"
 #include "libckpt/io/listing.h"
@@ -19,24 +20,17 @@ static bool oth_is_older(const char *name)
            digits[strspn(digits, "0123456789")] == 0;
 }
 
-/* Length of a path without slashes at its end. */
-static size_t oth_length(const char *path)
+/* True if the caller merges the adapter in this folder, too. */
+static bool oth_is_merged(const ckpt_adapter *a, const char *folder)
 {
-    size_t n = strlen(path);
-
-    while (n > 1 && path[n - 1] == '/')
-        n--;
-    return n;
-}
-
-/* True if the caller merges the adapter in folder/name, too. */
-static bool oth_is_merged(const ckpt_adapter *a, const char *name)
-{
-    const size_t n = oth_length(a->path), m = strlen(name);
+    struct stat is, other;
+    const bool here = stat(folder, &is) == 0; // false for an address
 
     for (const char *const *p = a->further; p && *p; p++) {
-        if (oth_length(*p) == n + 1 + m && memcmp(*p, a->path, n) == 0 && (*p)[n] == '/' &&
-            memcmp(*p + n + 1, name, m) == 0)
+        bool there = here && stat(*p, &other) == 0;
+
+        if (there ? other.st_dev == is.st_dev && other.st_ino == is.st_ino
+                  : strcmp(*p, folder) == 0)
             return true;
     }
     return false;
@@ -55,10 +49,11 @@ int ckpt_peft_others(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err)
         top = (ckpt_listing){0}; // a file
     for (size_t i = 0; rc == CKPT_OK && i < top.n; i++) {
         const char *name = top.entry[i].name;
-        bool is_other = top.entry[i].is_dir && !oth_is_older(name) && !oth_is_merged(adapter, name);
+        bool is_other = top.entry[i].is_dir && !oth_is_older(name);
         const char *path = is_other ? ckpt_path_join(scratch->arena, top.folder, name) : NULL;
 
-        if (!path || ckpt_listing_read(&below, scratch, path, &ignored) != CKPT_OK ||
+        if (!path || oth_is_merged(adapter, path) ||
+            ckpt_listing_read(&below, scratch, path, &ignored) != CKPT_OK ||
             !ckpt_listing_find(&below, "adapter_config.json"))
             continue;
         names = ckpt_arena_printf(map->arena, "%s%s%.100s", names ? names : "", names ? ", " : "",
