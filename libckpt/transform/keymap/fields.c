@@ -18,10 +18,11 @@
 static const char *const rf_common[] = {
     // description, and how programs load the model
     "_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "_name_or_path",
-    "architectures", "attn_implementation", "auto_map", "custom_pipelines", "dtype",
-    "finetuning_task", "id2label", "label2id", "language", "license", "model_type", "name_or_path",
-    "num_labels", "problem_type", "quantization_config", "task_specific_params", "tokenizer_class",
-    "torch_dtype", "torchscript", "transformers.js_config", "transformers_version", "unsloth_fixed",
+    "_num_labels", "architectures", "attn_implementation", "custom_pipelines", "dtype",
+    "finetuning_task", "id2label", "is_llama_config", "label2id", "language", "license",
+    "model_type", "name_or_path", "num_labels", "output_past", "predict_special_tokens",
+    "problem_type", "quantization_config", "task_specific_params", "tokenizer_class", "torch_dtype",
+    "torchscript", "transformers.js_config", "transformers_version", "unsloth_fixed",
     "unsloth_version", "use_bfloat16", "use_cache",
     // what a call returns, and how it is computed
     "chunk_size_feed_forward", "output_attentions", "output_hidden_states", "return_dict",
@@ -35,8 +36,8 @@ static const char *const rf_common[] = {
     "num_return_sequences", "output_scores", "pad_token_id", "prefix", "remove_invalid_values",
     "repetition_penalty", "sep_token_id", "suppress_tokens", "temperature", "top_k", "top_p",
     "typical_p", "unk_token_id",
-    // the tensors' shapes state it
-    "vocab_size",
+    // the tensors' shapes state it, or another field
+    "max_sequence_length", "vocab_size",
     // training
     "gradient_checkpointing", "initializer_range", "output_router_logits", "router_aux_loss_coef",
     "router_jitter_noise", "router_z_loss_coef"};

@@ -34,7 +34,12 @@ ckpt convert -q out.gguf back --to hf 2> /dev/null && grep -A4 rope_scaling back
 llama partial_rotary_factor=0.5
 gpt2 activation_function='"gelu"'
 ckpt convert -q --strict --force in strict.gguf 2> /dev/null || echo "strict: $?"
+llama auto_map='{"AutoModel": "modeling_other.Model"}'
+echo '# no causal mask'
+llama is_causal=false && ckpt tree out.gguf 2> /dev/null | grep causal
+gpt2 is_causal=false && ckpt convert -q out.gguf noncausal --to hf 2> /dev/null && grep -o "\"is_causal\": [a-z]*" noncausal/config.json
 echo '# contradicted by what llama.cpp computes'
+llama rope_theta=10000
 llama hidden_act='"gelu"'
 llama rope_scaling='{"type": "longrope", "factor": 4}'
 moe norm_topk_prob=false
