@@ -2,8 +2,9 @@
 /*
  * regex.c: finds regular expressions of tokenizer.json, by PCRE2.
  *
- * The `tokenizers` library uses Oniguruma, whose syntax is PCRE2's for what tokenizers have.  One
- * class differs: PCRE2's \s includes U+180E, so \s is written out.
+ * The `tokenizers` library uses Oniguruma.  \s, \w and \h (a hexadecimal digit) differ, so they are
+ * written out; ^ and $ match at every line; classes in classes are joined.  Other differences are
+ * refused.
  */
 #include <string.h>
 
@@ -27,28 +28,98 @@ struct tz_regex {
     pcre2_jit_stack *stack;
 };
 
-/* Write a pattern with \s and \S as lists of characters. */
-static bool rx_spaces(ckpt_bytes *out, ckpt_text p)
+/* The class of an escape whose characters differ between both libraries, or NULL. */
+static const char *rx_list(char c)
 {
-    static const char spaces[] = "\\t-\\r\\x{85}\\p{Z}";
-    bool in_class = false, ok = true;
+    switch (c | 0x20) {
+    case 's':
+        return "\\t-\\r\\x{85}\\p{Z}";
+    case 'w': // that of Oniguruma 6.9, found by comparison
+        return "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
+               "\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}";
+    case 'h':
+        return "0-9A-Fa-f";
+    default:
+        return NULL;
+    }
+}
 
-    for (uint64_t i = 0; ok && i < p.n; i++) {
-        const bool escape = p.at[i] == '\\' && i + 1 < p.n;
+/* A pattern while it is written for PCRE2. */
+typedef struct rx_writer {
+    ckpt_bytes *out;
+    ckpt_text p;
+    uint64_t at;
+    unsigned depth;  /* classes in each other */
+    const char *odd; /* what cannot be written, or NULL */
+} rx_writer;
 
-        if (escape && (p.at[i + 1] == 's' || (p.at[i + 1] == 'S' && !in_class)))
-            ok = ckpt_bytes_printf(out, "%s%s%s",
-                                   in_class             ? ""
-                                   : p.at[i + 1] == 's' ? "["
-                                                        : "[^",
-                                   spaces, in_class ? "" : "]");
+static bool rx_escape(rx_writer *w)
+{
+    const char next = w->p.at[w->at + 1];
+    const char *list = rx_list(next);
+    const bool not = list && next < 'a';
+
+    w->at += 2;
+    if (!list || (not &&w->depth > 0 && next == 'S'))
+        return ckpt_bytes_add(w->out, w->p.at + w->at - 2, 2);
+    if (not &&w->depth > 0)
+        w->odd = "\\W or \\H in a class";
+    return ckpt_bytes_printf(w->out, "%s%s%s",
+                             w->depth ? ""
+                             : not    ? "[^"
+                                      : "[",
+                             list, w->depth ? "" : "]");
+}
+
+/* Copy "[:name:]". */
+static bool rx_named_class(rx_writer *w)
+{
+    const uint64_t left = w->p.n - w->at;
+    uint64_t n = 2;
+
+    while (n + 1 < left && !(w->p.at[w->at + n] == ':' && w->p.at[w->at + n + 1] == ']'))
+        n++;
+    n = n + 2 < left ? n + 2 : left;
+    w->at += n;
+    return ckpt_bytes_add(w->out, w->p.at + w->at - n, n);
+}
+
+/* Write one character of the pattern; classes in classes are joined. */
+static bool rx_char(rx_writer *w)
+{
+    const char c = w->p.at[w->at], next = w->at + 1 < w->p.n ? w->p.at[w->at + 1] : 0;
+
+    if (c == '\\' && next)
+        return rx_escape(w);
+    if (w->depth > 0 && c == '[' && next == ':')
+        return rx_named_class(w);
+    if (w->depth > 0 && c == '&' && next == '&')
+        w->odd = "&& in a class";
+    if (w->depth > 0 && c == '[' && next == '^')
+        w->odd = "a negated class in a class";
+    w->at++;
+    if ((w->depth > 0 && c == '[') || (w->depth > 1 && c == ']')) {
+        w->depth = c == '[' ? w->depth + 1 : w->depth - 1;
+        return true;
+    }
+    w->depth = c == '[' ? 1 : c == ']' ? 0 : w->depth;
+    return ckpt_bytes_add(w->out, &c, 1);
+}
+
+/* Write a pattern of Oniguruma for PCRE2. */
+static bool rx_write(rx_writer *w)
+{
+    bool ok = true;
+
+    while (ok && !w->odd && w->at < w->p.n) {
+        const char *at = w->p.at + w->at;
+        const uint64_t left = w->p.n - w->at;
+
+        if (w->depth == 0 && left > 2 && at[0] == '(' && at[1] == '?' &&
+            memchr(at + 2, 'm', strspn(at + 2, "imsx-")))
+            w->odd = "(?m)";
         else
-            ok = ckpt_bytes_add(out, p.at + i, escape ? 2 : 1);
-        if (!escape && p.at[i] == '[')
-            in_class = true;
-        if (!escape && p.at[i] == ']')
-            in_class = false;
-        i += escape;
+            ok = rx_char(w);
     }
     return ok;
 }
@@ -63,7 +134,8 @@ static int rx_compile(tz_regex *r, const ckpt_bytes *text, ckpt_text pattern, ck
     if (!c)
         return ckpt_fail_memory(err);
     (void)pcre2_set_parens_nest_limit(c, RX_NEST);
-    r->code = pcre2_compile(text->at, text->n, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
+    r->code = pcre2_compile(text->at, text->n,
+                            PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
                             &code, &at, c);
     pcre2_compile_context_free(c);
     if (!r->code) {
@@ -88,14 +160,19 @@ static int rx_compile(tz_regex *r, const ckpt_bytes *text, ckpt_text pattern, ck
 int tz_regex_new(tz_regex **out, ckpt_text pattern, ckpt_err *err)
 {
     ckpt_bytes text = {0};
+    rx_writer w = {.out = &text, .p = pattern};
     tz_regex *r = ckpt_alloc(sizeof *r);
     int rc;
 
     if (pattern.n > RX_LONGEST)
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "a regular expression has more than %d bytes",
                        RX_LONGEST);
-    else if (!r || !rx_spaces(&text, pattern))
+    else if (!r || !rx_write(&w))
         rc = ckpt_fail_memory(err);
+    else if (w.odd)
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED,
+                       "the regular expression '%.200s' has %s, which is not supported", pattern.at,
+                       w.odd);
     else
         rc = rx_compile(r, &text, pattern, err);
     ckpt_vec_free(&text);

@@ -129,6 +129,14 @@ def neox():
     return t
 
 
+# what means something else to PCRE2 than to Oniguruma: classes in classes, \\w with marks, \\h, lines
+ONIGURUMA = {'bloom': ' ?[^(\\s|[.,!?…。，、।۔،])]+', 'nested': '[a-c[x-z]]+|[^a-cx-z]', 'words': '\\w+|\\W', 'hexadecimal': '\\h+|\\H', 'lines': '^a.*|.$|.'}
+
+
+def oniguruma(name):
+    return byte_level(ONIGURUMA[name], ['<|endoftext|>'])
+
+
 def sentencepiece_bpe(post):
     t = Tokenizer(models.BPE(unk_token='<unk>', fuse_unk=True, byte_fallback=True))
     special = ['<unk>', '<s>', '</s>'] + ['<0x%02X>' % i for i in range(256)]
@@ -249,6 +257,8 @@ def charsmap():
 def make():
     for f in (gpt2, roberta, llama3, qwen2, starcoder, deepseek, o200k, neox, llama2, mistral, gemma, no_fallback, unigram, unigram_bytes):
         yield f.__name__, f()
+    for name in ONIGURUMA:
+        yield name, oniguruma(name)
     yield from behaviors()
     try:
         yield 'charsmap', charsmap()
