@@ -125,7 +125,10 @@ CKPT_VEC(tz_normals, tz_normal);
 int tz_normal_read(tz_normals *out, const ckpt_value *v, unsigned depth, ckpt_err *err);
 void tz_normal_free(tz_normals *all);
 
-/* Normalize *text in place, using *spare.  Errors CKPT_ELIMIT */
+/*
+ * Normalize *text in place, using *spare.
+ * Errors  CKPT_EFORMAT: a table of characters makes text that is not UTF-8; CKPT_ELIMIT
+ */
 int tz_normal_run(const tz_normals *all, ckpt_bytes *text, ckpt_bytes *spare, ckpt_err *err);
 
 /* charsmap.c.  Errors CKPT_EFORMAT; append the map of s to `to`, false: out of memory. */

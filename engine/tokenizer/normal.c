@@ -9,6 +9,7 @@
 
 #include "engine/config/fields.h"
 #include "engine/tokenizer/inside.h"
+#include "libckpt/map/map.h"
 
 enum { NRM_DEPTH = 8 /* sequences in each other */ };
 
@@ -259,6 +260,11 @@ int tz_normal_run(const tz_normals *all, ckpt_bytes *text, ckpt_bytes *spare, ck
         rc = nrm_run(&all->at[i], text, spare, err);
         *text = *spare;
         *spare = old;
+        if (rc == CKPT_OK && all->at[i].kind == TZ_CHARSMAP && text->n > 0 &&
+            !ckpt_utf8_ok((const char *)text->at, text->n))
+            rc = ckpt_fail(err, CKPT_EFORMAT,
+                           "the tokenizer's table of characters (precompiled_charsmap) makes text "
+                           "that is not UTF-8");
         if (rc == CKPT_OK && text->n > 2 * ZT_TEXT_BYTES)
             rc = ckpt_fail(err, CKPT_ELIMIT, "a normalized text has more than %llu bytes",
                            (unsigned long long)(2 * ZT_TEXT_BYTES));
