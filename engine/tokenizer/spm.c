@@ -7,7 +7,7 @@
  * the beginning, 4 remove extra blanks}.
  *
  * Text becomes what transformers makes of such a model: special pieces are found in text, a blank
- * is put before each part, blanks become U+2581.  BPE merges the pair whose joined piece has the
+ * is put before each part (with "legacy": false before the first alone), blanks become U+2581.  BPE merges the pair whose joined piece has the
  * best score, the leftmost of equal ones.
  */
 #include <inttypes.h>
@@ -153,7 +153,8 @@ static int spi_add_normal(spi_model *m, const tz_normal *n, ckpt_err *err)
     return CKPT_OK;
 }
 
-static int spi_normals(spi_model *m, ckpt_err *err)
+/* first: a blank is put before the first part only, as Metaspace does with prepend_scheme "first" */
+static int spi_normals(spi_model *m, bool first, ckpt_err *err)
 {
     const ckpt_text space = {SPI_SPACE, 3}, blank = {" ", 1};
     const size_t n = m->charsmap.at ? (size_t)(m->charsmap.end - m->charsmap.at) : 0;
@@ -173,6 +174,14 @@ static int spi_normals(spi_model *m, ckpt_err *err)
             rc = spi_add_normal(m, &many, err);
         if (rc != CKPT_OK)
             tz_regex_free(many.pattern.regex);
+    }
+    if (rc == CKPT_OK && m->prefix && first) {
+        tz_split *to = ckpt_vec_push(&m->t->split);
+
+        if (!to)
+            return ckpt_fail_memory(err);
+        *to = (tz_split){.kind = TZ_METASPACE, .prefix = TZ_FIRST, .space = space};
+        return CKPT_OK;
     }
     if (rc == CKPT_OK && m->prefix)
         rc = spi_add_normal(m, &(tz_normal){.kind = TZ_PREPEND, .text = space}, err);
@@ -258,8 +267,11 @@ static int spi_make(spi_model *m, ckpt_err *err)
 
 /* ---- tokens that are found in text ---- */
 
-static int spi_find(spi_model *m, const char *text, size_t n, int64_t id, ckpt_err *err)
+/* flags: the token's object in tokenizer_config.json, or NULL */
+static int spi_find(spi_model *m, ckpt_text t, int64_t id, const ckpt_value *flags, ckpt_err *err)
 {
+    const char *text = t.at;
+    const size_t n = t.n;
     tz_token token = {.n = (uint32_t)n, .id = (int32_t)m->t->added.n};
     tz_added *to;
 
@@ -271,7 +283,10 @@ static int spi_find(spi_model *m, const char *text, size_t n, int64_t id, ckpt_e
     to = ckpt_vec_push(&m->t->added);
     if (!token.text || !to)
         return ckpt_fail_memory(err);
-    *to = (tz_added){.id = (int32_t)id};
+    *to = (tz_added){.id = (int32_t)id,
+                     .single_word = tz_flag(flags, "single_word", false),
+                     .left = tz_flag(flags, "lstrip", false),
+                     .right = tz_flag(flags, "rstrip", false)};
     return tz_vocab_add(&m->t->raw, &token, err);
 }
 
@@ -281,20 +296,21 @@ static int spi_added(spi_model *m, const ckpt_value *config, ckpt_err *err)
     const ckpt_dict more = ckpt_value_map(ckpt_value_get(config, "added_tokens_decoder"));
     int rc = CKPT_OK;
 
-    for (size_t i = 0; rc == CKPT_OK && i < m->types.n; i++) {
-        const tz_token *t = &m->t->vocab.token.at[i];
-        const uint8_t type = m->types.at[i];
-
-        if (type == SPI_UNKNOWN || type == SPI_CONTROL || type == SPI_USER)
-            rc = spi_find(m, t->text, t->n, t->id, err);
-    }
     for (uint64_t i = 0; rc == CKPT_OK && i < more.n; i++) {
         const ckpt_value *text = ckpt_value_get(more.at[i].value, "content");
         int64_t id = strtoll(more.at[i].key->as.text.at, NULL, 10);
 
         rc = text && text->kind == CKPT_V_STR
-                 ? spi_find(m, text->as.text.at, text->as.text.n, id, err)
+                 ? spi_find(m, text->as.text, id, more.at[i].value, err)
                  : ckpt_fail(err, CKPT_EFORMAT, "an added token has no content");
+    }
+    // after those of the configuration, which has flags of special pieces, too
+    for (size_t i = 0; rc == CKPT_OK && i < m->types.n; i++) {
+        const tz_token *t = &m->t->vocab.token.at[i];
+        const uint8_t type = m->types.at[i];
+
+        if (type == SPI_UNKNOWN || type == SPI_CONTROL || type == SPI_USER)
+            rc = spi_find(m, (ckpt_text){t->text, t->n}, t->id, NULL, err);
     }
     return rc == CKPT_OK ? tz_sorted_make(&m->t->raws, m->t->raw.token.at, m->t->raw.token.n, err)
                          : rc;
@@ -314,7 +330,7 @@ static int spi_build(spi_model *m, const ckpt_value *config, ckpt_err *err)
     const ckpt_value *class = ckpt_value_get(config, "tokenizer_class");
     const bool t5 =
         class && (ckpt_value_is(class, "T5Tokenizer") || ckpt_value_is(class, "T5TokenizerFast"));
-    int rc = spi_normals(m, err);
+    int rc = spi_normals(m, m->kind == 2 && !tz_flag(config, "legacy", true), err);
 
     if (rc == CKPT_OK)
         rc = spi_make(m, err);
