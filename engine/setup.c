@@ -324,6 +324,11 @@ static int su_model(zt_engine *e, ckpt_err *err)
     }
     if (!(o->lora_dropout >= 0 && o->lora_dropout < 1))
         return ckpt_fail(err, CKPT_EUSAGE, "--lora-dropout must be from 0 to below 1");
+    if (e->model_config.arch == ZT_T5 && e->config.dtype == CKPT_F16)
+        return ckpt_fail(
+            err, CKPT_EUNSUPPORTED,
+            "fp16: transformers limits hidden states of T5 that overflow, which is not "
+            "supported; use bf16");
     rc = zt_model_new(&e->model, e->device, e->config.dtype, &e->model_config,
                       lora.rank ? &lora : NULL, err);
     if (rc == CKPT_OK && o->freeze)

@@ -447,6 +447,22 @@ static int cf_t5_act(const zt_config_file *f)
         f->name, zt_config_kind(v));
 }
 
+/* Refuse what contradicts feed_forward_proj: transformers would follow these keys. */
+static int cf_t5_same(const zt_config_file *f)
+{
+    const ckpt_value *act = zt_config_get(f->json, "dense_act_fn");
+    const ckpt_value *gate = zt_config_get(f->json, "is_gated_act");
+    bool same = !act || f->sizes;
+
+    for (size_t i = 0; !same && i < CF_ACTIVATIONS; i++)
+        same = ckpt_value_is(act, activations[i].name) && activations[i].act == f->out->act;
+    if (same && (!gate || (gate->kind == CKPT_V_BOOL && (gate->as.i != 0) == f->out->gated)))
+        return CKPT_OK;
+    return ckpt_fail(f->err, CKPT_EUNSUPPORTED, "%s: %s is %s, which contradicts feed_forward_proj",
+                     f->name, same ? "is_gated_act" : "dense_act_fn",
+                     zt_config_kind(same ? gate : act));
+}
+
 /* Read a token of the vocabulary. */
 static int cf_token(const zt_config_file *f, const char *key, uint64_t otherwise, uint64_t *out)
 {
@@ -468,8 +484,12 @@ static int cf_t5(const zt_config_file *f)
 {
     zt_model_config *c = f->out;
     const bool body = strcmp(c->class_name, ZT_CONFIG_T5_BODY) == 0;
+    const bool given = zt_config_get(f->json, "scale_decoder_outputs") != NULL;
+    const bool scale = given ? c->scale_outputs : c->tied;
     int rc = cf_t5_act(f);
 
+    if (rc == CKPT_OK)
+        rc = cf_t5_same(f);
     if (body && !f->sizes)
         return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
                          "%s: " ZT_CONFIG_T5_BODY " has no map to the vocabulary and so no loss; "
@@ -479,7 +499,7 @@ static int cf_t5(const zt_config_file *f)
     c->dropout_embed = c->dropout_attention = c->dropout_hidden;
     c->decoder_layers = c->decoder_layers != 0 ? c->decoder_layers : c->layers;
     c->tied = body || (c->tied && c->scale_outputs);
-    c->scale_outputs = c->tied;
+    c->scale_outputs = scale;
     if (rc == CKPT_OK && c->buckets < 4)
         rc = ckpt_fail(f->err, CKPT_EUNSUPPORTED,
                        "%s: relative_attention_num_buckets is %" PRIu64 "; at least 4 are needed",

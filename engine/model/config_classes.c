@@ -143,12 +143,12 @@ static const zt_config_field mistral_fields[] = {
 
 static const zt_config_field t5_fields[] = {
     {"vocab_size", NULL, ZT_CF_SIZE, CC_AT(vocab), 32128},
-    {"d_model", NULL, ZT_CF_SIZE, CC_AT(hidden), 512},
-    {"d_kv", NULL, ZT_CF_SIZE, CC_AT(head_width), 64},
+    {"d_model", "hidden_size", ZT_CF_SIZE, CC_AT(hidden), 512},
+    {"d_kv", "head_dim", ZT_CF_SIZE, CC_AT(head_width), 64},
     {"d_ff", NULL, ZT_CF_SIZE, CC_AT(inner), 2048},
     {"num_layers", NULL, ZT_CF_SIZE, CC_AT(layers), 6},
     {"num_decoder_layers", NULL, ZT_CF_SIZE, CC_AT(decoder_layers), CC_LATER},
-    {"num_heads", NULL, ZT_CF_SIZE, CC_AT(heads), 8},
+    {"num_heads", "num_attention_heads", ZT_CF_SIZE, CC_AT(heads), 8},
     {"relative_attention_num_buckets", NULL, ZT_CF_SIZE, CC_AT(buckets), 32},
     {"relative_attention_max_distance", NULL, ZT_CF_SIZE, CC_AT(max_distance), 128},
     {"dropout_rate", NULL, ZT_CF_RATE, CC_AT(dropout_hidden), 0.1},
@@ -199,6 +199,11 @@ static const zt_config_refusal bloom_refusals[] = {
     {NULL, NULL, NULL},
 };
 
+static const zt_config_refusal t5_refusals[] = {
+    {"num_hidden_layers", NULL, "T5 has num_layers and num_decoder_layers instead"},
+    {NULL, NULL, NULL},
+};
+
 static const zt_config_refusal no_refusals[] = {
     {NULL, NULL, NULL},
 };
@@ -208,8 +213,8 @@ const zt_config_class zt_config_classes[ZT_CONFIG_CLASSES] = {
      ZT_WINDOW_NONE},
     {"BertForMaskedLM", "bert", ZT_BERT_MLM, bert_fields, bert_refusals, ZT_WINDOW_NONE},
     {"GPT2LMHeadModel", "gpt2", ZT_GPT2, gpt2_fields, no_refusals, ZT_WINDOW_NONE},
-    {"T5ForConditionalGeneration", "t5", ZT_T5, t5_fields, no_refusals, ZT_WINDOW_NONE},
-    {ZT_CONFIG_T5_BODY, "t5", ZT_T5, t5_fields, no_refusals, ZT_WINDOW_NONE},
+    {"T5ForConditionalGeneration", "t5", ZT_T5, t5_fields, t5_refusals, ZT_WINDOW_NONE},
+    {ZT_CONFIG_T5_BODY, "t5", ZT_T5, t5_fields, t5_refusals, ZT_WINDOW_NONE},
     {"LlamaForCausalLM", "llama", ZT_LLAMA, llama_fields, no_refusals, ZT_WINDOW_NONE},
     {"Qwen2ForCausalLM", "qwen2", ZT_LLAMA, qwen2_fields, no_refusals, ZT_WINDOW_UPPER},
     {"Qwen3ForCausalLM", "qwen3", ZT_LLAMA, qwen3_fields, no_refusals, ZT_WINDOW_UPPER},

@@ -306,7 +306,7 @@ static int md_check_gaps(const zt_batch *b, ckpt_err *err)
 int zt_model_check_batch(const zt_model *m, const zt_batch *b, ckpt_err *err)
 {
     const zt_model_config *f = &m->config;
-    bool bert = !zt_arch_causal(f->arch);
+    bool bert = f->arch == ZT_BERT_CLASSIFIER || f->arch == ZT_BERT_MLM;
     int rc = md_check_size(m, b, err);
 
     if (rc != CKPT_OK)

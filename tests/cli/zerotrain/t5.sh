@@ -17,3 +17,17 @@ echo "exit status $?"
 printf '\001\000\002\000\003\000\004\000' >tokens.bin
 t5 --init out --data tokens.bin --seq 2
 echo "exit status $?"
+# settings of the file that transformers would follow instead of feed_forward_proj
+with() { # NAME VALUE: the gated model with one more setting
+    python3 -c 'import json, sys; c = json.load(open(sys.argv[1])); c[sys.argv[2]] = json.loads(sys.argv[3]); json.dump(c, open("c.json", "w"))' \
+        "$G"/run_model_t5_gated.json "$1" "$2"
+    zerotrain --deepspeed_config pairs.json --threads 1 --quiet --max-steps 2 --model c.json --init none --data "$G"/run_data_t5_gated.safetensors
+    echo "$1 $2: exit status $?"
+}
+with dense_act_fn '"relu"'
+with dense_act_fn '"gelu_new"'
+with is_gated_act false
+with num_hidden_layers 2
+sed 's/"train_batch_size"/"fp16": {"enabled": true}, "train_batch_size"/' pairs.json >half.json
+zerotrain --deepspeed_config half.json --quiet --max-steps 2 --model out --data "$G"/run_data_t5_gated.safetensors
+echo "exit status $?"
