@@ -82,52 +82,77 @@ static bool best_same_run(const zt_engine *e)
            (stat(above, &from) == 0 && from.st_dev == to.st_dev && from.st_ino == to.st_ino);
 }
 
-/* Read best.json of a run that this one continues: it counts if its checkpoint is still there. */
-static void best_read(zt_engine *e, size_t metric, zt_best *out)
+/*
+ * Read best.json of a run that this one continues: it counts if its checkpoint is still there.
+ * Without a metric, which is that of --save-best, only the name of the checkpoint is taken, which
+ * --keep then spares.
+ */
+static int best_read(zt_engine *e, const char *metric, zt_best *out, ckpt_err *err)
 {
     const char *path = ckpt_path_join(e->arena, e->opts->save, BEST_FILE), *folder;
     const ckpt_value *tag, *value;
     ckpt_value *v = NULL;
-    ckpt_err none = {0};
     int64_t step = 0;
     struct stat st;
+    int rc;
 
-    if (!path || access(path, R_OK) != 0 ||
-        ckpt_json_read(&v, e->arena, path, ZT_JSON_BYTES, &none) != CKPT_OK)
-        return;
+    if (!path)
+        return ckpt_fail_memory(err);
+    if (access(path, F_OK) != 0)
+        return CKPT_OK;
+    rc = ckpt_json_read(&v, e->arena, path, ZT_JSON_BYTES, err);
+    if (rc != CKPT_OK)
+        return rc;
     tag = ckpt_value_get(v, "tag");
     value = ckpt_value_get(v, "value");
-    if (!ckpt_value_is(ckpt_value_get(v, "metric"), best_metrics[metric].name) || !tag ||
-        tag->kind != CKPT_V_STR || strlen(tag->as.text.at) >= sizeof out->tag ||
+    if (!tag || tag->kind != CKPT_V_STR || strlen(tag->as.text.at) >= sizeof out->tag ||
         !ckpt_path_part_ok(tag->as.text.at, strlen(tag->as.text.at)) || !value ||
+        (value->kind != CKPT_V_INT && value->kind != CKPT_V_FLOAT) ||
         !ckpt_value_as_int(ckpt_value_get(v, "step"), &step))
-        return;
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s is damaged: expected tag, step, metric and value; remove it to begin "
+                         "without a best checkpoint",
+                         path);
     folder = ckpt_path_join(e->arena, e->opts->save, tag->as.text.at);
-    if (!folder || stat(folder, &st) != 0 || !S_ISDIR(st.st_mode) || step > e->zero->global_steps)
-        return;
-    if (value->kind != CKPT_V_INT && value->kind != CKPT_V_FLOAT)
-        return;
+    if (!folder)
+        return ckpt_fail_memory(err);
+    if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode) || step > e->zero->global_steps)
+        return CKPT_OK; // the checkpoint is gone, or is later than this run
+    (void)snprintf(out->tag, sizeof out->tag, "%s", tag->as.text.at);
+    if (!metric)
+        return CKPT_OK;
+    if (!ckpt_value_is(ckpt_value_get(v, "metric"), metric))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "--save-best %s: %s names the best checkpoint by another metric; use that "
+                         "metric, or remove the file",
+                         metric, path);
     out->step = step;
     out->value = value->kind == CKPT_V_INT ? (double)value->as.i : value->as.f;
-    (void)snprintf(out->tag, sizeof out->tag, "%s", tag->as.text.at);
+    return CKPT_OK;
 }
 
 int zt_best_begin(zt_engine *e, ckpt_err *err)
 {
+    const bool asked = e->opts->save_best != NULL;
+    const char *name = NULL;
     size_t metric = 0;
-    int rc;
+    int rc = CKPT_OK;
 
-    if (!e->opts->save_best)
+    // without --save-best, --keep spares the best checkpoint of the run before
+    if (!asked && !(e->opts->save && e->opts->keep > 0))
         return CKPT_OK;
-    rc = zt_comm_agree(e->comm, best_metric(e, &metric, err), err);
+    if (asked)
+        rc = zt_comm_agree(e->comm, best_metric(e, &metric, err), err);
     if (rc != CKPT_OK)
         return rc;
-    e->best = (zt_best){.metric = best_metrics[metric].name};
+    name = asked ? best_metrics[metric].name : NULL;
+    e->best = (zt_best){0};
     if (e->comm->rank == 0 && best_same_run(e))
-        best_read(e, metric, &e->best);
-    e->best.metric = NULL; // no pointer of another rank
-    rc = e->comm->ops->broadcast(e->comm, &e->best, sizeof e->best, 0, err);
-    e->best.metric = best_metrics[metric].name;
+        rc = best_read(e, name, &e->best, err);
+    rc = zt_comm_agree(e->comm, rc, err);
+    if (rc == CKPT_OK)
+        rc = e->comm->ops->broadcast(e->comm, &e->best, sizeof e->best, 0, err);
+    e->best.metric = name;
     return rc;
 }
 
@@ -170,7 +195,8 @@ bool zt_best_is(const zt_engine *e, const zt_score *score)
     if (!e->opts->save_best || best_metric(e, &metric, NULL) != CKPT_OK)
         return false;
     memcpy(&v, (const char *)score + best_metrics[metric].at, sizeof v);
-    return !isnan(v) &&
+    // a model that gives NaN still has an accuracy; and best.json cannot hold infinity
+    return isfinite(v) && isfinite(score->loss) &&
            (b->step == 0 || (best_is_greater(e, metric) ? v > b->value : v < b->value));
 }
 

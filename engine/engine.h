@@ -80,6 +80,7 @@ typedef struct zt_about {
     const char *drawn;    /* reason for random weights; NULL: they are not random */
     bool drawn_warns;     /* the user may have meant other weights */
     size_t n_drawn;       /* parameters that init lacks */
+    size_t n_unused;      /* tensors of init that the model lacks */
     size_t n_missing;     /* parameters that the checkpoint of options.load lacks */
     int64_t total_steps;  /* updates of the complete run */
     const char *device;   /* NULL: the processor */
@@ -90,6 +91,7 @@ typedef struct zt_about {
     int64_t loaded_steps; /* updates before the checkpoint was saved */
     bool with_optimizer;  /* moments, steps, schedule and scaler were restored too */
     int64_t optimizer_updates, updates; /* of the checkpoint, see zt_loaded */
+    uint64_t left_out[2]; /* records of options.data and eval_data without an answer in a row */
 } zt_about;
 
 /*

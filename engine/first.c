@@ -229,7 +229,11 @@ static int fw_initial(zt_engine *e, ckpt_err *err)
     const zt_options *o = e->opts;
     size_t may_miss = fw_may_miss(e);
     ckpt_err why = {0};
-    int rc = zt_load_initial(e->zero, e->init, !o->not_strict && !may_miss, &e->n_drawn, &why);
+    zt_lacking lacking;
+    int rc = zt_load_initial(e->zero, e->init, !o->not_strict && !may_miss, &lacking, &why);
+
+    e->n_drawn = lacking.n_missing;
+    e->n_unused = lacking.n_unknown;
 
     if (rc != CKPT_OK && o->init)
         return ckpt_fail(err, rc, "%s", why.text);

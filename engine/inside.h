@@ -29,6 +29,7 @@ struct zt_engine {
     const char *drawn;        /* reason for random weights; NULL: they are not random */
     bool drawn_warns;         /* the user may have meant other weights */
     size_t n_drawn;           /* parameters that init lacks */
+    size_t n_unused;          /* tensors of init that the model lacks */
     uint64_t batch_size, seq; /* samples per micro batch, tokens per sample */
     uint64_t decoder_seq;     /* T5: tokens per target */
     int64_t total_steps;      /* updates of the complete run */

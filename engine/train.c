@@ -119,7 +119,7 @@ static zt_save_opts ti_save_opts(const zt_engine *e)
     return (zt_save_opts){.dir = o->save,
                           .tag = o->tag,
                           .keep = o->keep,
-                          .spare = e->best.step > 0 ? e->best.tag : NULL,
+                          .spare = e->best.tag[0] ? e->best.tag : NULL,
                           .force = o->force,
                           .async = o->async_save};
 }
@@ -272,6 +272,7 @@ void zt_engine_about(const zt_engine *e, zt_about *out)
                       .drawn = e->drawn,
                       .drawn_warns = e->drawn_warns,
                       .n_drawn = e->n_drawn,
+                      .n_unused = e->n_unused,
                       .n_missing = e->loaded.n_missing,
                       .total_steps = e->total_steps,
                       .device = e->device->host ? NULL : e->device->ops->name,
@@ -282,7 +283,9 @@ void zt_engine_about(const zt_engine *e, zt_about *out)
                       .loaded_steps = e->loaded.global_steps,
                       .with_optimizer = e->loaded.with_optimizer,
                       .optimizer_updates = e->loaded.optimizer_updates,
-                      .updates = e->loaded.updates};
+                      .updates = e->loaded.updates,
+                      .left_out = {e->data ? zt_data_left_out(e->data) : 0,
+                                   e->eval_data ? zt_data_left_out(e->eval_data) : 0}};
 }
 
 void zt_engine_standing(const zt_engine *e, zt_standing *out)

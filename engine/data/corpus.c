@@ -135,6 +135,7 @@ static int crp_answer(crp_source *s, ckpt_err *err)
         labels = labels || a->trained.at[i];
     for (uint64_t i = 0; rc == CKPT_OK && labels && i < n; i++)
         rc = crp_add(s, a->ids.at[i], !a->trained.at[i], err);
+    s->base.left_out += rc == CKPT_OK && !labels;
     if (rc != CKPT_OK || !labels)
         return rc;
     start = ckpt_vec_push(&s->start);

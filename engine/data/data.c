@@ -173,6 +173,11 @@ void zt_data_free(zt_data *d)
 
 /* ---- properties ---- */
 
+uint64_t zt_data_left_out(const zt_data *d)
+{
+    return d->source->left_out;
+}
+
 uint64_t zt_data_count(const zt_data *d)
 {
     return d->source->count;

@@ -55,6 +55,9 @@ void zt_data_free(zt_data *d); /* NULL is fine */
 uint64_t zt_data_count(const zt_data *d);
 uint64_t zt_data_batches(const zt_data *d);
 
+/* Instructions and conversations that have no answer within the tokens of a row. */
+uint64_t zt_data_left_out(const zt_data *d);
+
 /* Size of the largest batch: samples, and tokens of each. */
 void zt_data_shape(const zt_data *d, uint64_t *batch, uint64_t *seq);
 

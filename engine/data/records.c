@@ -184,9 +184,13 @@ int zt_records_parse(zt_records *r, ckpt_text line, zt_record *out, ckpt_err *er
     out->value = v;
     if (ckpt_value_get(v, "messages"))
         out->kind = ZT_RECORD_MESSAGES;
-    else if (rec_text(v, "instruction") && rec_text(v, "output"))
+    else if (rec_text(v, "instruction") && rec_text(v, "output")) {
+        const ckpt_value *input = ckpt_value_get(v, "input");
+
+        if (input && input->kind != CKPT_V_STR && input->kind != CKPT_V_NONE)
+            return ckpt_fail(err, CKPT_EFORMAT, "\"input\" is not a text");
         out->kind = ZT_RECORD_INSTRUCTION;
-    else if (rec_text(v, "text")) {
+    } else if (rec_text(v, "text")) {
         out->kind = ZT_RECORD_TEXT;
         out->text = *rec_text(v, "text");
     } else

@@ -134,6 +134,9 @@ static int te_find(te_source *s, const zt_data_opts *o, ckpt_err *err)
 {
     static const char *const name[TE_COUNT] = {"input_ids", "attention_mask", "token_type_ids",
                                                "labels"};
+    // inputs of models in transformers that would change results
+    static const char *const other[] = {"decoder_input_ids", "decoder_attention_mask",
+                                        "position_ids"};
     char full[32];
 
     for (int k = 0; k < TE_COUNT; k++) {
@@ -145,6 +148,12 @@ static int te_find(te_source *s, const zt_data_opts *o, ckpt_err *err)
     }
     if (!s->tensor[TE_IDS])
         return ckpt_fail(err, CKPT_EMISSING, "%s: has neither input_ids nor in/input_ids", o->path);
+    for (size_t i = 0; !s->base.replay && i < sizeof other / sizeof *other; i++) {
+        if (ckpt_map_find(s->map, other[i]))
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "%s: %s is not supported; remove it if the model's own is meant",
+                             o->path, other[i]);
+    }
     if (s->tensor[TE_IDS]->ndim != (s->base.replay ? 4U : 2U))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: input_ids has %u axes, expected %s", o->path,
                          s->tensor[TE_IDS]->ndim,

@@ -71,7 +71,8 @@ static const ckpt_tensor *ld_spelled(const ld_loader *l, const char *name)
 
     for (size_t i = 0; !t && i < (l->initial ? 4 : 2); i++)
         t = ld_prefixed(l->map, prefix[i], name);
-    if (!t && l->initial && dot)
+    // T5's "encoder." and "decoder." are not the prefix of a bare model
+    if (!t && l->initial && dot && l->zero->model->config.arch != ZT_T5)
         t = ckpt_map_find(l->map, dot + 1);
     return t;
 }
@@ -123,9 +124,11 @@ static int ld_check_shape(const ld_loader *l, const zt_param *p, const ckpt_tens
  */
 static bool ld_is_buffer(const ckpt_tensor *t)
 {
-    static const char *const end[] = {".attn.bias",          ".attn.masked_bias",
-                                      ".attention.bias",     ".attention.masked_bias",
-                                      "rotary_emb.inv_freq", "position_ids"};
+    static const char *const end[] = {".attn.bias", ".attn.masked_bias", ".attention.bias",
+                                      ".attention.masked_bias", "rotary_emb.inv_freq",
+                                      "position_ids",
+                                      // saved by old releases for T5, and used by none
+                                      ".layer.1.EncDecAttention.relative_attention_bias.weight"};
     size_t n = strlen(t->name);
 
     if (t->role == CKPT_ROLE_STATE || t->role == CKPT_ROLE_BUFFER || t->role == CKPT_ROLE_OTHER ||
@@ -139,16 +142,58 @@ static bool ld_is_buffer(const ckpt_tensor *t)
     return false;
 }
 
+/*
+ * Check that a tied weight which the file stores twice has the same values: transformers would untie
+ * it.
+ */
+static int ld_same_alias(const ld_loader *l, const zt_alias *a, const ckpt_tensor *t, ckpt_err *err)
+{
+    enum { AT_ONCE = 1 << 16 };
+    const ckpt_tensor *first = l->from[a->param];
+    float *x;
+    int rc = CKPT_OK;
+    bool same;
+
+    t = t->owner ? t->owner : t;
+    if (!first || t == first || t == first->owner)
+        return CKPT_OK;
+    x = ckpt_alloc(2 * (size_t)AT_ONCE * sizeof *x);
+    if (!x)
+        return ckpt_fail_memory(err);
+    same = t->n_elems == first->n_elems;
+    for (uint64_t at = 0; rc == CKPT_OK && same && at < t->n_elems; at += AT_ONCE) {
+        uint64_t n = t->n_elems - at < AT_ONCE ? t->n_elems - at : AT_ONCE;
+
+        rc = ckpt_reader_read(l->reader, first, at, n, CKPT_F32, x, err);
+        if (rc == CKPT_OK)
+            rc = ckpt_reader_read(l->reader, t, at, n, CKPT_F32, x + AT_ONCE, err);
+        same = rc != CKPT_OK || memcmp(x, x + AT_ONCE, (size_t)n * sizeof *x) == 0;
+    }
+    ckpt_free(x);
+    if (rc != CKPT_OK || same)
+        return rc;
+    return ckpt_fail(
+        err, CKPT_EMISMATCH,
+        "%.200s: %s differs from %s, but the model ties them; set tie_word_embeddings to "
+        "false in config.json, or remove one",
+        l->map->path, t->name, first->name);
+}
+
 /* Mark the aliases of tied weights as used, because some files store tied weights twice. */
-static void ld_use_aliases(ld_loader *l)
+static int ld_use_aliases(ld_loader *l, ckpt_err *err)
 {
     const zt_aliases *a = &l->zero->model->aliases;
+    int rc = CKPT_OK;
 
-    for (size_t i = 0; i < a->n; i++) {
+    for (size_t i = 0; rc == CKPT_OK && i < a->n; i++) {
         const ckpt_tensor *t = ld_spelled(l, a->at[i].name);
-        if (t)
-            ld_use(l, t);
+
+        if (!t)
+            continue;
+        ld_use(l, t);
+        rc = ld_same_alias(l, &a->at[i], t, err);
     }
+    return rc;
 }
 
 /* Find every parameter's tensor, and report missing and unknown names. */
@@ -168,7 +213,8 @@ static int ld_match(ld_loader *l, ckpt_err *err)
         rc = ld_check_shape(l, &params->at[i], t, err);
         l->from[i] = t->owner ? t->owner : t;
     }
-    ld_use_aliases(l);
+    if (rc == CKPT_OK)
+        rc = ld_use_aliases(l, err);
     for (size_t i = 0; i < l->map->tensors.n; i++) {
         const ckpt_tensor *t = l->map->tensors.at[i];
         if (l->used[i] || ld_is_buffer(t) ||
@@ -628,14 +674,13 @@ int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *e
     return rc;
 }
 
-int zt_load_initial(zt_zero *z, const char *path, bool strict, size_t *n_missing, ckpt_err *err)
+int zt_load_initial(zt_zero *z, const char *path, bool strict, zt_lacking *lacking, ckpt_err *err)
 {
     const ckpt_open_opts open = {.whole_checkpoint = true};
     ld_loader l = {.zero = z, .initial = true};
     int rc = ld_open(&l, path, &open, err);
 
-    if (n_missing)
-        *n_missing = rc == CKPT_OK ? l.n_missing : 0;
+    *lacking = rc == CKPT_OK ? (zt_lacking){l.n_missing, l.n_unknown} : (zt_lacking){0, 0};
     if (rc == CKPT_OK && strict)
         rc = ld_strict(&l, false, err);
     if (rc == CKPT_OK && l.n_missing == z->model->params.n)

@@ -125,11 +125,16 @@ int zt_saver_try(zt_saver *s, const zt_save_opts *opts, ckpt_err *err);
  */
 int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *err);
 
+/* Where a checkpoint and a model differ. */
+typedef struct zt_lacking {
+    size_t n_missing; /* parameters that the checkpoint lacks */
+    size_t n_unknown; /* tensors of the checkpoint that the model lacks; buffers do not count */
+} zt_lacking;
+
 /*
  * Load initial weights from a checkpoint.  Its names may equal the model's, have a prefix ("w0/"),
- * or lack the model's own prefix.  n_missing (may be NULL) gets the number of parameters that it
- * lacks, even if the call fails because of them.
+ * or lack the model's own prefix.  `lacking` is set even if the call fails because of it.
  */
-int zt_load_initial(zt_zero *z, const char *path, bool strict, size_t *n_missing, ckpt_err *err);
+int zt_load_initial(zt_zero *z, const char *path, bool strict, zt_lacking *lacking, ckpt_err *err);
 
 #endif

@@ -328,6 +328,14 @@ void report_best(const report *r)
     const zt_best *b = zt_engine_get_best(r->engine);
     const char *out = o->save_model ? o->save_model : o->save_weights;
 
+    if (r->about.rank == 0 && o->save_best && !b) {
+        rp_clear(r);
+        fprintf(stderr,
+                "zerotrain: warning: --save-best %s: no evaluation had a finite score, so no "
+                "checkpoint is the best%s\n",
+                o->save_best,
+                out && o->load_best ? "; the final outputs have the last weights" : "");
+    }
     if (r->about.rank != 0 || r->told->quiet || !b)
         return;
     rp_clear(r);
@@ -400,6 +408,8 @@ static void rp_weights(const report *r)
     } else if (a->init) {
         fprintf(stderr, "weights: from %s", a->init);
         rp_lacking(r, a->n_drawn, NULL);
+        if (a->n_unused > 0)
+            fprintf(stderr, "; %zu of its tensors are not in the model", a->n_unused);
     } else {
         fprintf(stderr, "weights: random, from --seed %" PRId64 " (%s)", o->seed, a->drawn);
     }
@@ -427,6 +437,13 @@ void report_start(const report *r)
             fprintf(stderr, "zerotrain: warning: %s\n", c->notes[i]);
         else if (!r->told->quiet)
             fprintf(stderr, "note: %s\n", c->notes[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (a->left_out[i] > 0)
+            fprintf(stderr,
+                    "zerotrain: warning: %s: %" PRIu64
+                    " records have no answer within a row of --seq tokens, and are left out\n",
+                    i == 0 ? r->told->run.data : r->told->run.eval_data, a->left_out[i]);
     }
     rp_steps(r);
     if (r->told->quiet) {

@@ -584,7 +584,10 @@ static int act_weights(zt_zero *z, void *ctx, ckpt_err *err)
 static int act_initial(zt_zero *z, void *ctx, ckpt_err *err)
 {
     act *a = ctx;
-    int rc = zt_load_initial(z, a->path, a->strict, &a->n_missing, err);
+    zt_lacking lacking;
+    int rc = zt_load_initial(z, a->path, a->strict, &lacking, err);
+
+    a->n_missing = lacking.n_missing;
     size_t n = 0, bad = 0;
     const zt_owned *o = zt_zero_owned(z, &n);
 
