@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ckpt.h"
 #include "engine/inside.h"
@@ -75,6 +76,18 @@ static bool ag_decoder(const zt_model_config *m, ckpt_bytes *to)
         m->embed_width, m->rotated, m->norm_first, m->final_norm, m->parallel, m->fused, m->alibi);
 }
 
+/* Add what distinguishes T5. */
+static bool ag_t5(const zt_model_config *m, ckpt_bytes *to)
+{
+    return ckpt_bytes_printf(
+        to,
+        "decoder layers of the model\t%" PRIu64 "\nrelative positions of the model\t%" PRIu64
+        " %" PRIu64 "\ngate and scale of the model\t%d %d\nfirst token and padding of the model's "
+        "targets\t%" PRIu64 " %" PRIu64 "\n",
+        m->decoder_layers, m->buckets, m->max_distance, m->gated, m->scale_outputs,
+        m->decoder_start, m->decoder_pad);
+}
+
 /* Add the width of attention windows, and the layers that have one. */
 static bool ag_windows(const zt_model_config *m, ckpt_bytes *to)
 {
@@ -105,7 +118,7 @@ static bool ag_model(const zt_model_config *m, ckpt_bytes *to)
                (double)m->norm_eps, (double)m->init_range, (int)m->act, m->tied, m->attention_bias,
                m->output_bias, m->mlp_bias, m->qk_norm, m->scale_attention, m->scale_by_layer,
                m->padding) &&
-           ag_windows(m, to) && ag_decoder(m, to) &&
+           ag_windows(m, to) && ag_decoder(m, to) && ag_t5(m, to) &&
            ckpt_bytes_printf(to,
                              "rotary positions of the model\t%.17g %d %.17g %.17g %.17g "
                              "%.17g\ndropout rates of the model\t%.9g %.9g %.9g %.9g\n",
@@ -140,6 +153,35 @@ static int ag_data(const zt_data *d, const char *option, const char *path, ckpt_
     return rc == CKPT_OK && !ok ? ckpt_fail_memory(err) : rc;
 }
 
+/* Add a file of settings beside the tokenizer, which changes the tokens of text. */
+static int ag_beside(const zt_engine *e, const char *name, ckpt_bytes *to, ckpt_err *err)
+{
+    const char *slash = strrchr(e->vocab, '/');
+    const char *path = ckpt_arena_printf(e->arena, "%.*s%s",
+                                         slash ? (int)(slash - e->vocab) + 1 : 0, e->vocab, name);
+    char line[64];
+
+    if (!path)
+        return ckpt_fail_memory(err);
+    (void)snprintf(line, sizeof line, "%s beside the tokenizer", name);
+    if (access(path, R_OK) == 0)
+        return zt_same_file(to, line, path, ag_whole, err);
+    return ckpt_bytes_printf(to, "%s\tmissing\n", line) ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+/* Add the files that decide how text becomes tokens. */
+static int ag_tokenizer(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
+{
+    static const char *const beside[] = {"tokenizer_config.json", "chat_template.jinja"};
+    int rc = CKPT_OK;
+
+    if (e->vocab)
+        rc = zt_same_file(to, "file of --vocab", e->vocab, ag_whole, err);
+    for (size_t i = 0; rc == CKPT_OK && e->vocab && i < sizeof beside / sizeof *beside; i++)
+        rc = ag_beside(e, beside[i], to, err);
+    return rc;
+}
+
 static int ag_lines(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
 {
     const zt_options *o = e->opts;
@@ -156,8 +198,8 @@ static int ag_lines(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
     rc = ag_data(e->data, "--data", o->data, to, err);
     if (rc == CKPT_OK)
         rc = ag_data(e->eval_data, "--eval-data", o->eval_data, to, err);
-    if (rc == CKPT_OK && e->vocab)
-        rc = zt_same_file(to, "file of --vocab", e->vocab, ag_whole, err);
+    if (rc == CKPT_OK)
+        rc = ag_tokenizer(e, to, err);
     ok = rc != CKPT_OK ||
          ckpt_bytes_printf(to,
                            "lower case\t%d\nupdates of the run\t%" PRId64 "\nparameters\t%" PRIu64

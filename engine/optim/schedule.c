@@ -316,6 +316,9 @@ int zt_schedule_base(zt_schedule *s, double lr, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "lr_end of the schedule is %g, but must be below the learning rate, %g",
                          s->lr_end, lr);
+    if (s->type == ZT_HF_COSINE_MIN && !isnan(s->min_lr) && !(lr > 0))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "min_lr of the schedule needs a learning rate above 0, found %g", lr);
     if (s->type == ZT_HF_COSINE_MIN && !isnan(s->min_lr))
         s->min_ratio = s->min_lr / lr;
     return CKPT_OK;

@@ -201,6 +201,8 @@ static int told_member(cli_line *line, ckpt_arena *arena, const ckpt_pair *pair,
         if (rc != CKPT_OK || known)
             return rc;
     }
+    if (!o && v->kind == CKPT_V_NONE && others_known(pair->key->as.text.at))
+        return CKPT_OK; // not given
     if (!o || o->kind == CLI_MORE)
         return ckpt_fail(err, CKPT_EUSAGE, "unknown option '%s'", pair->key->as.text.at);
     if (v->kind == CKPT_V_NONE || (v->kind == CKPT_V_BOOL && !v->as.i && flag))
@@ -395,7 +397,12 @@ static bool told_lines(const told *o, ckpt_bytes *to)
         else if (!told_among(own, row->name))
             ok = told_line(o, row, to);
     }
-    return ok;
+    // these names of the Trainer have no other one
+    return ok && ckpt_bytes_printf(to,
+                                   "--save_strategy epoch\t%d\n--eval_strategy epoch\t%d\n"
+                                   "--greater_is_better\t%d\n--load_best_model_at_end\t%d\n",
+                                   o->run.save_epochs, o->run.eval_epochs, o->run.best_greater,
+                                   o->run.load_best);
 }
 
 static int told_alike(told *o, ckpt_err *err)

@@ -188,6 +188,11 @@ const char *others_ours(const char *name)
     return o && o->kind == NAME_SAME ? o->to : name;
 }
 
+bool others_known(const char *name)
+{
+    return ow_find(name, strlen(name)) != NULL;
+}
+
 int others_member(told *t, const char *name, const char *value, bool *known, ckpt_err *err)
 {
     const name_row *o = ow_find(name, strlen(name));

@@ -108,6 +108,9 @@ int others_words(told *t, int *argc, char ***argv, ckpt_err *err);
  */
 int others_member(told *t, const char *name, const char *value, bool *known, ckpt_err *err);
 
+/* True if it is a name of the table. */
+bool others_known(const char *name);
+
 /* The name of our option for another name of it (NAME_SAME); other names are returned unchanged. */
 const char *others_ours(const char *name);
 
