@@ -188,12 +188,26 @@ static void test_long_word(void **state)
     free(text);
 }
 
+/* A table of characters that writes "\xf0" for "A": the steps after it expect UTF-8. */
+static void test_broken_table(void **state)
+{
+    zt_tokenizer *t = open_ok(FIXTURES "hostile_charsmap.json");
+    zt_ids ids = {0};
+    ckpt_err err = {0};
+
+    (void)state;
+    assert_int_equal(zt_tokenizer_encode(t, (ckpt_text){"A", 1}, false, &ids, &err), CKPT_EFORMAT);
+    assert_non_null(strstr(err.text, "table of characters"));
+    ckpt_vec_free(&ids);
+    zt_tokenizer_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recorded),  cmocka_unit_test(test_find),
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_refused_model),
-        cmocka_unit_test(test_long_word),
+        cmocka_unit_test(test_long_word), cmocka_unit_test(test_broken_table),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
