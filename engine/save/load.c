@@ -143,8 +143,8 @@ static bool ld_is_buffer(const ckpt_tensor *t)
 }
 
 /*
- * Check that a tied weight which the file stores twice has the same values: transformers would untie
- * it.
+ * Check that a tied weight which the file stores twice has the same values: transformers would
+ * untie it.
  */
 static int ld_same_alias(const ld_loader *l, const zt_alias *a, const ckpt_tensor *t, ckpt_err *err)
 {

@@ -7,8 +7,8 @@
  * the beginning, 4 remove extra blanks}.
  *
  * Text becomes what transformers makes of such a model: special pieces are found in text, a blank
- * is put before each part (with "legacy": false before the first alone), blanks become U+2581.  BPE merges the pair whose joined piece has the
- * best score, the leftmost of equal ones.
+ * is put before each part (with "legacy": false before the first alone), blanks become U+2581.  BPE
+ * merges the pair whose joined piece has the best score, the leftmost of equal ones.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -153,7 +153,7 @@ static int spi_add_normal(spi_model *m, const tz_normal *n, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* first: a blank is put before the first part only, as Metaspace does with prepend_scheme "first" */
+/* first: put a blank before the first part only, as Metaspace with prepend_scheme "first" */
 static int spi_normals(spi_model *m, bool first, ckpt_err *err)
 {
     const ckpt_text space = {SPI_SPACE, 3}, blank = {" ", 1};
