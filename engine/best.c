@@ -6,6 +6,7 @@
  * that resumes.  It is replaced only after the checkpoint is complete, and removal of old
  * checkpoints spares the one that it names.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -202,6 +203,7 @@ bool zt_best_is(const zt_engine *e, const zt_score *score)
 
 int zt_best_note(zt_engine *e, const zt_score *score, ckpt_err *err)
 {
+    assert(e && score && e->opts->save_best);
     zt_best *b = &e->best;
     size_t metric = 0;
     int rc = best_metric(e, &metric, err);
@@ -221,6 +223,7 @@ const zt_best *zt_engine_get_best(const zt_engine *e)
 
 int zt_best_load(zt_engine *e, ckpt_err *err)
 {
+    assert(e && e->opts);
     const zt_options *o = e->opts;
     const zt_load_opts from = {.path = o->save, .tag = e->best.tag};
 

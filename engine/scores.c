@@ -74,6 +74,7 @@ static double prf_mean(const zt_class *c, size_t n, prf_part part, bool weighted
 
 zt_measures zt_measures_mean(const zt_class *c, size_t n, bool weighted)
 {
+    assert(c || n == 0);
     assert(n > 0);
     return (zt_measures){.precision = prf_mean(c, n, PRF_PRECISION, weighted),
                          .recall = prf_mean(c, n, PRF_RECALL, weighted),

@@ -12,6 +12,7 @@
  *
  * Every rank tokenizes the whole file, into a temporary file, before the first update.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -249,6 +250,7 @@ static int crp_count(crp_source *s, ckpt_err *err)
 
 int zt_corpus_open(zt_source **out, const zt_data_opts *o, ckpt_err *err)
 {
+    assert(out && o && o->path);
     crp_source *s = ckpt_alloc(sizeof *s);
     uint64_t *first;
     int rc;

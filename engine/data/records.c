@@ -8,6 +8,7 @@
  * answer begins with the first token that the text before it does not have.
  */
 #include "engine/data/records.h"
+#include <assert.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -122,6 +123,7 @@ static int rec_settings(zt_records *r, const zt_data_opts *o, ckpt_err *err)
 
 int zt_records_new(zt_records **out, zt_tokenizer *t, const zt_data_opts *opts, ckpt_err *err)
 {
+    assert(out && t && opts);
     zt_records *r = ckpt_alloc(sizeof *r);
     int rc;
 
@@ -167,6 +169,7 @@ static const ckpt_text *rec_text(const ckpt_value *v, const char *key)
 
 int zt_records_parse(zt_records *r, ckpt_text line, zt_record *out, ckpt_err *err)
 {
+    assert(r && line.at && out);
     const ckpt_json_text json = {.name = "the record", .at = line.at, .n = line.n, .max = line.n};
     ckpt_value *v = NULL;
     int rc;
@@ -283,6 +286,7 @@ static int rec_mark(zt_records *r, bool special, zt_answer *out, ckpt_err *err)
 
 int zt_records_encode(zt_records *r, const zt_record *record, zt_answer *out, ckpt_err *err)
 {
+    assert(r && record && out);
     const bool talk = record->kind == ZT_RECORD_MESSAGES;
     const uint8_t one = 1;
     int32_t *end;

@@ -4,6 +4,7 @@
  * with the text; and reads text line by line.
  */
 #define _GNU_SOURCE
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -102,6 +103,7 @@ int zt_store_add(zt_store *s, uint32_t token, ckpt_err *err)
 
 int zt_store_read(zt_store *s, uint32_t *to, size_t n, uint64_t from, ckpt_err *err)
 {
+    assert(s && (to || n == 0) && from + n <= zt_store_count(s));
     uint8_t *p = (uint8_t *)to;
     uint64_t at = from * sizeof *to;
     size_t left = n * sizeof *to;

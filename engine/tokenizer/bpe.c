@@ -6,6 +6,7 @@
  * Short words are searched from end to end for each merge; long ones use a heap, because a word
  * may be a whole text.  The tokens of short words are kept for the next time.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "engine/tokenizer/inside.h"
@@ -94,6 +95,7 @@ static int bp_merges(tz_bpe *b, const tz_merges *merges, ckpt_err *err)
 
 int tz_bpe_new(tz_bpe **out, const tz_model_opts *o, const tz_merges *merges, ckpt_err *err)
 {
+    assert(out && o && o->vocab && merges);
     tz_bpe *b = ckpt_alloc(sizeof *b);
 
     *out = b;
@@ -327,6 +329,7 @@ static bool bp_out(zt_ids *out, int32_t id)
 
 int tz_bpe_encode(tz_bpe *b, const char *word, size_t n, zt_ids *out, ckpt_err *err)
 {
+    assert(b && (word || n == 0) && out);
     bp_kept *k = n <= BP_KEPT_TEXT ? &b->kept[ckpt_hash_bytes(word, n, 0) & (BP_KEPT - 1)] : NULL;
     bool ok = true;
     int rc;

@@ -10,6 +10,7 @@
  * grapheme of less than 6 bytes, of which the shortest key that begins it counts, then each
  * character.
  */
+#include <assert.h>
 #include <string.h>
 #include <unigbrk.h>
 
@@ -28,6 +29,7 @@ static uint32_t cm_u32(const uint8_t *p)
 
 int tz_charsmap_new(tz_charsmap **out, const char *bytes, uint64_t n, ckpt_err *err)
 {
+    assert(out && (bytes || n == 0));
     const uint8_t *p = (const uint8_t *)bytes;
     uint64_t size = n >= 4 ? cm_u32(p) : UINT64_MAX;
     tz_charsmap *m = ckpt_alloc(sizeof *m);
@@ -107,6 +109,7 @@ static bool cm_grapheme(const tz_charsmap *m, ckpt_bytes *to, const uint8_t *s, 
 
 bool tz_charsmap_run(const tz_charsmap *m, ckpt_bytes *to, const uint8_t *s, size_t n)
 {
+    assert(m && to && (s || n == 0));
     const uint8_t *end = s + n, *next;
     bool ok = true;
 

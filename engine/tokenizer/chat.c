@@ -6,6 +6,7 @@
  * Mistral-7B-Instruct and gemma-it, and Alpaca's prompt as a template.
  */
 #include "engine/tokenizer/chat.h"
+#include <assert.h>
 
 #include <inttypes.h>
 #include <string.h>
@@ -198,6 +199,7 @@ static bool tpl_plain(ckpt_bytes *out, ckpt_text s)
 
 int zt_chat_find(const zt_chat **out, ckpt_text template, ckpt_err *err)
 {
+    assert(out);
     ckpt_bytes have = {0}, known = {0};
     bool ok = tpl_plain(&have, template);
 
@@ -385,6 +387,7 @@ static void tpl_begin(const zt_chat *c, const zt_talk *talk, uint64_t *first, tp
 int zt_chat_write(const zt_chat *c, const zt_talk *talk, ckpt_bytes *text, zt_spans *answers,
                   ckpt_err *err)
 {
+    assert(c && talk && text && answers);
     const ckpt_seq list = ckpt_value_seq(talk->messages);
     tpl_out o = {text, true};
     uint64_t first = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* normal.c: normalizes text before it is split: Unicode forms, case, replacements, white space. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unicase.h>
@@ -251,6 +252,7 @@ static int nrm_run(const tz_normal *how, const ckpt_bytes *s, ckpt_bytes *to, ck
 
 int tz_normal_run(const tz_normals *all, ckpt_bytes *text, ckpt_bytes *spare, ckpt_err *err)
 {
+    assert(all && text && spare && text != spare);
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < all->n && text->n > 0; i++) {

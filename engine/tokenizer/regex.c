@@ -6,6 +6,7 @@
  * written out; ^ and $ match at every line; classes in classes are joined.  Other differences are
  * refused.
  */
+#include <assert.h>
 #include <string.h>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -159,6 +160,7 @@ static int rx_compile(tz_regex *r, const ckpt_bytes *text, ckpt_text pattern, ck
 
 int tz_regex_new(tz_regex **out, ckpt_text pattern, ckpt_err *err)
 {
+    assert(out && pattern.at);
     ckpt_bytes text = {0};
     rx_writer w = {.out = &text, .p = pattern};
     tz_regex *r = ckpt_alloc(sizeof *r);
@@ -227,6 +229,7 @@ int tz_pattern_read(tz_pattern *out, const ckpt_value *v, ckpt_err *err)
 
 int tz_pattern_find(const tz_pattern *p, ckpt_text text, size_t from, tz_match *out, ckpt_err *err)
 {
+    assert(p && out && from <= text.n);
     if (p->regex)
         return rx_find(p->regex, text, from, out, err);
     *out = (tz_match){SIZE_MAX, SIZE_MAX};

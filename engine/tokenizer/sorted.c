@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sorted.c: finds the keys that begin a text, by bisection of a sorted list, byte by byte. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ static int srt_compare(const void *a, const void *b)
 
 int tz_sorted_make(tz_sorted *s, const tz_token *token, size_t n, ckpt_err *err)
 {
+    assert(s && (token || n == 0));
     uint32_t k = 0;
 
     s->at = ckpt_alloc(n * sizeof *s->at + 1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* split.c: splits normalized text into the words that the model sees (pre-tokenizers). */
+#include <assert.h>
 #include <string.h>
 
 #include "engine/tokenizer/inside.h"
@@ -287,6 +288,7 @@ static int cut_change(const tz_split *how, tz_work *w, ckpt_err *err)
 
 int tz_split_run(const tz_splits *all, tz_work *w, ckpt_err *err)
 {
+    assert(all && w);
     int rc = CKPT_OK;
 
     for (size_t k = 0; rc == CKPT_OK && k < all->n; k++) {

@@ -3,6 +3,7 @@
  * tokenizer.c: encodes a text: added tokens are found first, what is between them is normalized,
  * split, and given to the model, word by word.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ static bool enc_is_spm(const char *path)
 
 int zt_tokenizer_open(zt_tokenizer **out, const char *path, ckpt_err *err)
 {
+    assert(out && path);
     zt_tokenizer *t = ckpt_alloc(sizeof *t);
     int rc;
 
@@ -61,6 +63,7 @@ void zt_tokenizer_free(zt_tokenizer *t)
 
 int32_t zt_tokenizer_find(const zt_tokenizer *t, const char *text)
 {
+    assert(t && text);
     const tz_vocab *const all[] = {&t->raw, &t->normal};
     const tz_token *found;
 
@@ -214,6 +217,7 @@ static int enc_section(zt_tokenizer *t, ckpt_text s, bool first, zt_ids *out, ck
 
 int zt_tokenizer_encode(zt_tokenizer *t, ckpt_text text, bool special, zt_ids *out, ckpt_err *err)
 {
+    assert(t && out && (text.at || text.n == 0));
     int rc = CKPT_OK;
 
     if (text.n > ZT_TEXT_BYTES)

@@ -5,6 +5,7 @@
  * As in `tokenizers`: a character that is no piece costs the lowest score minus 10, unknown
  * neighbours form one token, and of equal sums the first one found stays.
  */
+#include <assert.h>
 #include <float.h>
 
 #include "engine/tokenizer/inside.h"
@@ -30,6 +31,7 @@ struct tz_unigram {
 
 int tz_unigram_new(tz_unigram **out, const tz_model_opts *o, ckpt_err *err)
 {
+    assert(out && o && o->vocab);
     tz_unigram *u = ckpt_alloc(sizeof *u);
     double least = DBL_MAX;
 
@@ -122,6 +124,7 @@ static bool ug_part(tz_unigram *u, const char *s, size_t n)
 
 int tz_unigram_encode(tz_unigram *u, const char *s, size_t n, zt_ids *out, ckpt_err *err)
 {
+    assert(u && (s || n == 0) && out);
     int rc = ug_forward(u, s, n, err);
     bool ok = true;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vocab.c: finds tokens by their text. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +25,7 @@ const tz_token *tz_vocab_find(const tz_vocab *v, const char *s, size_t n)
 
 int tz_vocab_add(tz_vocab *v, const tz_token *token, ckpt_err *err)
 {
+    assert(v && token);
     tz_token *to;
 
     if (token->id < 0 || token->id >= TZ_TOKENS)
