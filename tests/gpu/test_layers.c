@@ -39,9 +39,9 @@ static void acts(ckpt_dtype dt, zt_act act)
     case_end();
 }
 
-static void swiglu(ckpt_dtype dt)
+static void swiglu(ckpt_dtype dt, zt_act act)
 {
-    CASE("swiglu %s", ckpt_dtype_name(dt));
+    CASE("swiglu %s, activation %d", ckpt_dtype_name(dt), (int)act);
     EACH(k, lengths)
     {
         pair t[6];
@@ -50,8 +50,14 @@ static void swiglu(ckpt_dtype dt)
         }
         for (unsigned turn = 0; turn < 2; turn++) {
             zt_device *d = turn ? gpu : cpu;
-            zt_swiglu a = {t[0].n,         ON(turn, t[0]), ON(turn, t[1]), ON(turn, t[2]),
-                           ON(turn, t[3]), ON(turn, t[4]), ON(turn, t[5])};
+            zt_swiglu a = {.n = t[0].n,
+                           .act = act,
+                           .gate = ON(turn, t[0]),
+                           .up = ON(turn, t[1]),
+                           .y = ON(turn, t[2]),
+                           .dy = ON(turn, t[3]),
+                           .dgate = ON(turn, t[4]),
+                           .dup = ON(turn, t[5])};
             d->ops->swiglu(d, dt, &a);
             d->ops->swiglu_grad(d, dt, &a);
             a.y = ON(turn, t[1]); // over up, whose gradients follow in place
@@ -417,7 +423,8 @@ int main(int argc, char **argv)
     {
         for (int act = ZT_ACT_NONE; act <= ZT_SILU; act++)
             acts(dtypes[i], (zt_act)act);
-        swiglu(dtypes[i]);
+        swiglu(dtypes[i], ZT_ACT_NONE);
+        swiglu(dtypes[i], ZT_GELU_TANH);
         norms(dtypes[i]);
         embeds(dtypes[i]);
         rope(dtypes[i]);
