@@ -81,6 +81,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         owner = self.server.owner
+        if owner.closed:
+            return self.cut()  # a connection outlives the server's socket
         url = urllib.parse.urlsplit(self.path)
         path = urllib.parse.unquote(url.path)
         n = owner.asked(path, self)
@@ -104,7 +106,7 @@ class Server:
     """On a port of its own, until it is closed; a context manager."""
 
     def __init__(self, files=None, fault=None, handler=Handler, tls=None):
-        self.files, self.fault = files or {}, fault
+        self.files, self.fault, self.closed = files or {}, fault, False
         self.lock = threading.Lock()
         self.n_requests = self.n_bytes = 0
         self.paths, self.headers = {}, []
@@ -143,6 +145,7 @@ class Server:
         return self
 
     def close(self):
+        self.closed = True
         self.http.shutdown()
         self.http.server_close()
 
