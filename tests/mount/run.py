@@ -443,7 +443,8 @@ def twice(case, at):
         p.terminate()
     said = [p.communicate(timeout=60)[1] for p in both]
     case.check(sorted(p.returncode for p in both) in ([0, 2], [0, 7]), 'status %s: %s' % ([p.returncode for p in both], said))
-    case.check(gone(at), 'the folder stays')
+    # the one that failed may have made the folder, and cannot remove it while the other has it; the other removes only its own
+    case.check(gone(at) or (not os.path.ismount(at) and os.listdir(at) == []), 'the folder stays, with a mount or files')
 
 
 def case_daemon(case):
