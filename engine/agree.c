@@ -66,7 +66,7 @@ static int ag_config(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
 
 /* ---- model and data ---- */
 
-/* Add what distinguishes OPT, GPT-NeoX and BLOOM. */
+/* Add the settings that only OPT, GPT-NeoX and BLOOM have. */
 static bool ag_decoder(const zt_model_config *m, ckpt_bytes *to)
 {
     return ckpt_bytes_printf(
@@ -76,7 +76,7 @@ static bool ag_decoder(const zt_model_config *m, ckpt_bytes *to)
         m->embed_width, m->rotated, m->norm_first, m->final_norm, m->parallel, m->fused, m->alibi);
 }
 
-/* Add what distinguishes T5. */
+/* Add the settings that only T5 has. */
 static bool ag_t5(const zt_model_config *m, ckpt_bytes *to)
 {
     return ckpt_bytes_printf(

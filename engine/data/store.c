@@ -146,7 +146,7 @@ void zt_lines_close(zt_lines *l)
     *l = (zt_lines){0};
 }
 
-/* Read more of the file behind what is held; *more: there was more. */
+/* Append more of the file to the bytes in memory; *more: false at the end of the file. */
 static int sto_more(zt_lines *l, bool *more, ckpt_err *err)
 {
     const size_t had = l->held.n;

@@ -447,7 +447,7 @@ static int cf_t5_act(const zt_config_file *f)
         f->name, zt_config_kind(v));
 }
 
-/* Refuse what contradicts feed_forward_proj: transformers would follow these keys. */
+/* Refuse keys that contradict feed_forward_proj, because transformers follows them instead. */
 static int cf_t5_same(const zt_config_file *f)
 {
     const ckpt_value *act = zt_config_get(f->json, "dense_act_fn");

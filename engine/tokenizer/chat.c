@@ -283,7 +283,7 @@ typedef struct tpl_message {
     bool answer;
 } tpl_message;
 
-/* Write what is before the content of a message. */
+/* Write the text before the content of a message. */
 static void tpl_before(const zt_chat *c, const tpl_message *m, tpl_out *o)
 {
     switch (c->kind) {
@@ -360,7 +360,7 @@ static int tpl_read(const zt_chat *c, const ckpt_value *v, uint64_t turn, tpl_me
     return CKPT_OK;
 }
 
-/* Write what is before the first message; *first: the number of messages that this takes. */
+/* Write the text before the first message; *first: the number of messages that it contains. */
 static void tpl_begin(const zt_chat *c, const zt_talk *talk, uint64_t *first, tpl_out *o)
 {
     const ckpt_seq list = ckpt_value_seq(talk->messages);

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// LIMIT: the library's own sources see more members of one struct; programs never include it
 #ifdef CKPT_INTERNAL
 #include "libckpt/base/tensor.h"
 #endif
