@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peers.h: all that a run knows of the other processes that carry it out: a table of hooks, and
- * what the run needs to know of this process's share.
+ * peers.h: all that a run knows of the other processes that do the same work together with this
+ * one: a table of hooks, and the jobs and files that this process takes.
  *
  * libckpt/dist has the table for the processes of a team. ckpt_peers_alone is the table of a
  * process that works alone: its hooks exchange nothing. The hooks are collective unless they say
