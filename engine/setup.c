@@ -235,18 +235,12 @@ static int su_gpu(zt_engine *e, unsigned char uuid[16], ckpt_err *err)
 static int su_device(zt_engine *e, ckpt_err *err)
 {
     const char *kind = e->opts->device;
-    bool automatic = strcmp(kind, "auto") == 0, cuda = strcmp(kind, "cuda") == 0;
+    const bool automatic = strcmp(kind, "auto") == 0, cuda = strcmp(kind, "cuda") == 0;
     ckpt_err why = {0};
     int rc = su_threads(e, &e->threads, err);
 
     if (rc == CKPT_OK && !automatic && !cuda && strcmp(kind, "cpu") != 0)
         rc = ckpt_fail(err, CKPT_EUSAGE, "--device %s: expected cpu, cuda or auto", kind);
-    if (rc == CKPT_OK && cuda && e->model_config.arch == ZT_T5)
-        rc = ckpt_fail(err, CKPT_EUNSUPPORTED,
-                       "--device cuda: %s runs on the processor only, because the GPU's attention "
-                       "has no relative positions; use --device cpu",
-                       e->model_config.class_name);
-    automatic = automatic && e->model_config.arch != ZT_T5;
     if (rc == CKPT_OK && (automatic || cuda) && su_gpu(e, e->gpu, &why) != CKPT_OK) {
         e->device = NULL;
         if (cuda)

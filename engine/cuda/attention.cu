@@ -263,7 +263,7 @@ static __device__ __forceinline__ void ck_fw_plain_softmax(const cu_at_call &a, 
             const int q = q0_k0.x + y + i, k = q0_k0.y + x + j;
 
             s[i][j] = ck_at_score(a, h, q, k, r.valid[x + j],
-                                  s[i][j] * a.scale + ck_at_lean(a, h, slope, q, k));
+                                  s[i][j] * a.scale + ck_at_bias(a, h, slope, q, k));
             m->top[i] = fmaxf(m->top[i], s[i][j]);
         }
         // 16 neighbouring threads share the row: half a warp
@@ -343,11 +343,12 @@ static __global__ void __launch_bounds__(AT_PLAIN, N == 1 ? 2 : 1) ck_fw_plain(c
 bool cu_at_set(cu_at_call *c, const zt_attention *a)
 {
     const uint64_t most = INT32_MAX / 2; // kernels count rows, heads and blocks in 32 bits
+    const uint64_t longest = a && a->queries > a->seq ? a->queries : a ? a->seq : 0;
 
     memset(c, 0, sizeof *c); // callers read c even if the call is refused
-    if (!zt_ok_attention(a) || a->bias || a->queries > a->seq || a->seq > most || a->width > most ||
+    if (!zt_ok_attention(a) || a->queries > most || a->seq > most || a->width > most ||
         a->batch > most || a->heads > most || a->batch * a->heads > most ||
-        a->batch * a->heads * (a->seq / AT_WARPS + 1) > most)
+        a->batch * a->heads * (longest / AT_WARPS + 1) > most)
         return false;
     c->batch = (int)a->batch;
     c->seq = (int)a->seq;
@@ -392,10 +393,47 @@ static __global__ void __launch_bounds__(32) ck_at_near(cu_at_call a)
     }
 }
 
-void cu_at_near(zt_device *d, const cu_at_call &c)
+/* Turn the list [distances, heads] in T into one in fp32 for each head. */
+template <typename T>
+static __global__ void __launch_bounds__(AT_THREADS) ck_at_list_biases(cu_at_call a, const T *from)
 {
-    if (c.near)
-        ZT_LAUNCH(ck_at_near, (unsigned)(c.batch + 31) / 32, 32, 0, cu_stream(d), c);
+    const uint64_t i = (uint64_t)blockIdx.x * AT_THREADS + threadIdx.x, n = ck_at_distances(a);
+
+    if (i < n * a.heads)
+        a.bias[i] = ck_up(from[i % n * a.heads + i / n]);
+}
+
+template <typename T>
+static void cu_at_list_biases(zt_device *d, const cu_at_call &c, const void *from)
+{
+    const uint64_t n = ck_at_distances(c) * (uint64_t)c.heads;
+
+    ZT_LAUNCH(ck_at_list_biases<T>, (unsigned)((n + AT_THREADS - 1) / AT_THREADS), AT_THREADS, 0,
+              cu_stream(d), c, (const T *)from);
+}
+
+float *cu_at_prepare(zt_device *d, cu_at_call *c, const zt_attention *a, uint64_t more)
+{
+    const uint64_t near = c->mask && c->window < c->seq ? (uint64_t)c->batch * c->seq : 0;
+    const uint64_t bias = a->bias ? ck_at_distances(*c) * (uint64_t)c->heads : 0;
+    float *room = (float *)cu_scratch(d, (near + bias + more + 1) * sizeof(float));
+
+    if (!room)
+        return NULL;
+    if (near > 0) {
+        c->near = (int32_t *)(void *)room;
+        ZT_LAUNCH(ck_at_near, (unsigned)(c->batch + 31) / 32, 32, 0, cu_stream(d), *c);
+    }
+    if (bias > 0) {
+        c->bias = room + near;
+        if (c->dt == CKPT_F32)
+            cu_at_list_biases<float>(d, *c, a->bias);
+        else if (c->dt == CKPT_F16)
+            cu_at_list_biases<__half>(d, *c, a->bias);
+        else
+            cu_at_list_biases<__nv_bfloat16>(d, *c, a->bias);
+    }
+    return room + near + bias;
 }
 
 bool cu_at_whole(const cu_at_call *c, uint64_t size)
@@ -425,7 +463,7 @@ static void cu_fw_tensor(zt_device *d, const cu_at_call &c)
                   cu_stream(d), c, stages);
 }
 
-/* fp32, ALiBi, or heads beyond AT_WIDEST: each block has 128 columns of o. */
+/* fp32, ALiBi, biases by distance, or heads beyond AT_WIDEST: each block has 128 columns of o. */
 template <typename T> static void cu_fw_plain(zt_device *d, const cu_at_call &c)
 {
     const auto kernel = c.width > 64 ? ck_fw_plain<T, 2> : ck_fw_plain<T, 1>;
@@ -438,7 +476,7 @@ template <typename T> static void cu_fw_plain(zt_device *d, const cu_at_call &c)
 /* Choose tiles by head width, so sums and scores fit into registers (255 per thread). */
 template <typename T> static void cu_fw_width(zt_device *d, const cu_at_call &c)
 {
-    if (c.alibi.whole != 0)
+    if (c.alibi.whole != 0 || c.bias)
         cu_fw_plain<T>(d, c);
     else if (c.width <= 32)
         cu_fw_tensor<T, 32, 2, 64>(d, c);
@@ -461,12 +499,8 @@ void cu_attention(zt_device *d, ckpt_dtype dt, const zt_attention *a)
         return;
     c.dt = dt;
     c.vector = cu_at_whole(&c, 2);
-    if (cu_at_near_count(c) > 0) {
-        c.near = (int32_t *)cu_scratch(d, cu_at_near_count(c) * sizeof *c.near);
-        if (!c.near)
-            return;
-        cu_at_near(d, c);
-    }
+    if (!cu_at_prepare(d, &c, a, 0))
+        return;
     if (dt == CKPT_F32)
         cu_fw_plain<float>(d, c);
     else if (dt == CKPT_F16)

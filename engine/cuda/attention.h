@@ -9,8 +9,8 @@
  *
  *     tensor   fp16 and bf16, heads up to AT_WIDEST: products by tensor cores, 4 warps a block,
  *              each warp with 16 or 32 rows of its own, so warps synchronize only when they load
- *     plain    fp32, wider heads, and ALiBi: fused multiply-adds, 256 threads a block with 4 x 4
- *              products each
+ *     plain    fp32, wider heads, ALiBi, and biases by distance: fused multiply-adds, 256 threads a
+ *              block with 4 x 4 products each
  *
  * Unlike the CPU's attention, the tensor family rounds probabilities (and, backward, gradients of
  * scores) to dt before it multiplies them, because factors of a tensor core have dt; the CPU keeps
@@ -51,7 +51,13 @@ typedef struct cu_at_call {
     float factor;
     zt_alibi alibi; /* ALiBi; whole 0: none */
     ckpt_dtype dt;  /* to which its biases are rounded */
-    int window;     /* keys that a query sees, itself the last; at most seq (no window) */
+    /* biases by distance [heads, queries + seq - 1]; NULL: none.  Row k - q + queries - 1 of the
+     * operation's list is element k - q + queries - 1 of each head's one here. */
+    float *bias;
+    /* their gradients, a list for each block of 64 queries: [batch, heads, blocks, seq + 63];
+     * element k - q + 63 belongs to key k and query q of the block; NULL: not wanted */
+    float *dbias;
+    int window; /* keys that a query sees, itself the last; at most seq (no window) */
     const int32_t *mask;
     /* [batch, seq], with a mask and a window: the last unmasked key up to this one, or -1 */
     int32_t *near;
@@ -80,14 +86,11 @@ static inline bool cu_at_nothing(const cu_at_call &c)
     return c.batch == 0 || c.seq == 0 || c.heads == 0 || c.width == 0;
 }
 
-/* Number of elements in the work buffer `near`; 0: the call does not use the buffer. */
-static inline uint64_t cu_at_near_count(const cu_at_call &c)
-{
-    return c.mask && c.window < c.seq ? (uint64_t)c.batch * (uint64_t)c.seq : 0;
-}
-
-/* Fill c->near, which has cu_at_near_count elements. */
-void cu_at_near(zt_device *d, const cu_at_call &c);
+/*
+ * Take memory for what a call prepares (c->near, c->bias) and `more` numbers after it, and fill it;
+ * returns the address of these numbers, or NULL: the device has failed.
+ */
+float *cu_at_prepare(zt_device *d, cu_at_call *c, const zt_attention *a, uint64_t more);
 
 /* True if every pointer and stride (elements of `size` bytes) allows loads of 16 bytes. */
 bool cu_at_whole(const cu_at_call *c, uint64_t size);
@@ -208,7 +211,7 @@ static __device__ __forceinline__ void ck_at_read_mask(const cu_at_call &a, ck_a
     __syncthreads(); // the caller may use `room` for other data
     h->first = first;
     h->last = last;
-    h->blind = a.causal || first == a.seq ? first : 0;
+    h->blind = first == a.seq ? max(a.queries, a.seq) : a.causal ? first : 0;
 }
 
 /* True if query q sees no key. */
@@ -273,13 +276,23 @@ static __device__ __forceinline__ void ck_at_valid(const cu_at_call &a, const ck
         valid[c] = ck_at_is_valid(a, h, k0 + c);
 }
 
+/* Number of biases of a head, one for each distance of a key and a query. */
+static __host__ __device__ __forceinline__ uint64_t ck_at_distances(const cu_at_call &a)
+{
+    return (uint64_t)a.queries + a.seq - 1;
+}
+
 /*
- * ALiBi's bias for key k, rounded to dt, less that of query q itself without rounding, which does
- * not change the softmax; 0 without ALiBi.
+ * The bias of query q and key k: that of their distance, or ALiBi's for key k, rounded to dt, less
+ * that of query q itself without rounding, which does not change the softmax; 0 without either.
  */
-static __device__ __forceinline__ float ck_at_lean(const cu_at_call &a, const ck_at_head &h,
+static __device__ __forceinline__ float ck_at_bias(const cu_at_call &a, const ck_at_head &h,
                                                    float slope, int q, int k)
 {
+    if (a.bias)
+        return q < a.queries && k < a.seq
+                   ? a.bias[(uint64_t)h.head * ck_at_distances(a) + (k - q + a.queries - 1)]
+                   : 0.0F;
     const float x = slope * (float)(k - h.first);
     const float low = a.dt == CKPT_F32   ? x
                       : a.dt == CKPT_F16 ? ck_round<__half>(x)

@@ -520,15 +520,68 @@ static __device__ __forceinline__ void ck_bw_plain_factor(const cu_at_call &a, c
         // INFINITY makes p 0 beyond the last query
         const float lse = there ? a.lse[list + at.x + q] : INFINITY;
         const float delta = there ? a.delta[list + at.x + q] : 0.0F;
-        const float lean = ck_at_lean(a, h, slope, at.x + q, at.y + k);
+        const float bias = ck_at_bias(a, h, slope, at.x + q, at.y + k);
         const float score =
-            ck_at_score(a, h, at.x + q, at.y + k, r.valid[k], s[i][j] * a.scale + lean);
+            ck_at_score(a, h, at.x + q, at.y + k, r.valid[k], s[i][j] * a.scale + bias);
         const float p = score == -INFINITY ? 0.0F : expf(score - lse);
         const bool kept = !a.drop || r.keep[q * 64 + k] != 0;
 
         s[i][j] = kept ? p : 0.0F;
         dp[i][j] = p * ((kept ? dp[i][j] * a.factor : 0.0F) - delta);
     }
+}
+
+/* Number of blocks of 64 queries of a head. */
+static __host__ __device__ __forceinline__ int ck_at_blocks(const cu_at_call &a)
+{
+    return (a.queries + 63) / 64;
+}
+
+/* Number of distances between one block of queries and all keys. */
+static __host__ __device__ __forceinline__ int ck_at_reach(const cu_at_call &a)
+{
+    return a.seq + 63;
+}
+
+/*
+ * Add the tile's gradients of scores, which r.p holds by columns, to the block's sums of each
+ * distance.  Each sum gets one addition per tile, from one thread; the barriers of the next tile's
+ * products come before the next one.  k0: the tile's first key.
+ */
+static __device__ __forceinline__ void ck_at_sum_bias(const cu_at_call &a, const ck_at_head &h,
+                                                      const ck_at_plain &r, int q0, int k0)
+{
+    const int apart = (int)threadIdx.x - 63; // of key and query in the tile
+    const uint64_t block =
+        ((uint64_t)h.batch * a.heads + h.head) * ck_at_blocks(a) + (uint64_t)(q0 / 64);
+    float sum = 0;
+
+    if (apart > 63 || k0 + apart + 63 >= ck_at_reach(a))
+        return;
+    for (int q = max(0, -apart); q < 64 && q + apart < 64; q++)
+        sum += r.p[(q + apart) * AT_LD + q];
+    a.dbias[block * ck_at_reach(a) + k0 + apart + 63] += sum;
+}
+
+/* Kernel: dbias [distances, heads] = the sums of all sequences and blocks, in this order. */
+template <typename T>
+static __global__ void __launch_bounds__(AT_THREADS) ck_at_dbias(cu_at_call a, T *to)
+{
+    const uint64_t i = (uint64_t)blockIdx.x * AT_THREADS + threadIdx.x, n = ck_at_distances(a);
+    const int head = (int)(i / n), blocks = ck_at_blocks(a);
+    float sum = 0;
+
+    if (i >= n * a.heads)
+        return;
+    for (int e = 0; e < a.batch * blocks; e++) {
+        const int block = e % blocks;
+        const int64_t at = (int64_t)(i % n) - a.queries + 64 + (int64_t)block * 64;
+        const uint64_t list = ((uint64_t)(e / blocks) * a.heads + head) * blocks + block;
+
+        if (at >= 0 && at < ck_at_reach(a))
+            sum += a.dbias[list * ck_at_reach(a) + at];
+    }
+    to[i % n * a.heads + head] = ck_down<T>(sum);
 }
 
 /* Kernel: a block computes columns blockIdx.y * 64 N .. of dq of 64 queries of one head. */
@@ -559,6 +612,8 @@ static __global__ void __launch_bounds__(AT_PLAIN) ck_dq_plain(cu_at_call a)
         ck_bw_plain_factor(a, h, r, make_int4(q0, k0, 0, 0), s, dp);
         ck_at_plain_put(r, dp);
         ck_at_plain_gather<T, N>(dq, keys, a.width, r);
+        if (a.dbias && blockIdx.y == 0)
+            ck_at_sum_bias(a, h, r, q0, k0);
     }
     ck_at_plain_write<T, N>(dq, factor, ck_at_queries_of<T>(a, a.dq, at, a.ldq), a.width);
 }
@@ -639,7 +694,17 @@ static void cu_bw_tensor(zt_device *d, const cu_at_call &c)
               cu_stream(d), c, stages_k);
 }
 
-/* fp32, or heads beyond AT_WIDEST: each block has 128 columns of its outputs. */
+template <typename T> static void cu_bw_dbias(zt_device *d, const cu_at_call &c, void *to)
+{
+    const uint64_t n = ck_at_distances(c) * (uint64_t)c.heads;
+
+    if (c.dbias)
+        ZT_LAUNCH(ck_at_dbias<T>, (unsigned)((n + AT_THREADS - 1) / AT_THREADS), AT_THREADS, 0,
+                  cu_stream(d), c, (T *)to);
+}
+
+/* fp32, ALiBi, biases by distance, or heads beyond AT_WIDEST: each block has 128 columns of its
+ * outputs. */
 template <typename T> static void cu_bw_plain(zt_device *d, const cu_at_call &c)
 {
     const auto dq = c.width > 64 ? ck_dq_plain<T, 2> : ck_dq_plain<T, 1>;
@@ -665,7 +730,7 @@ template <typename T> static void cu_bw_delta(zt_device *d, const cu_at_call &c)
 /* Choose tiles by head width, so sums fit into registers (255 per thread). */
 template <typename T> static void cu_bw_width(zt_device *d, const cu_at_call &c)
 {
-    if (c.alibi.whole != 0)
+    if (c.alibi.whole != 0 || c.bias)
         cu_bw_plain<T>(d, c);
     else if (c.width <= 32)
         cu_bw_tensor<T, 32, 2, 2, 2, 2>(d, c);
@@ -694,21 +759,30 @@ void cu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a)
     c.dt = dt;
     c.vector = cu_at_whole(&c, 2);
     const uint64_t sums = (uint64_t)c.batch * c.heads * c.queries;
+    const uint64_t biases =
+        a->dbias ? (uint64_t)c.batch * c.heads * ck_at_blocks(c) * ck_at_reach(c) : 0;
 
-    c.delta = (float *)cu_scratch(d, (sums + cu_at_near_count(c)) * sizeof(float));
+    c.delta = cu_at_prepare(d, &c, &a->fw, sums + biases);
     if (!c.delta)
         return;
-    c.near = cu_at_near_count(c) > 0 ? (int32_t *)(void *)(c.delta + sums) : NULL;
-    cu_at_near(d, c);
+    if (biases > 0) {
+        c.dbias = c.delta + sums;
+        if (!cu_try(d, cudaMemsetAsync(c.dbias, 0, biases * sizeof *c.dbias, cu_stream(d)),
+                    "attention_grad"))
+            return;
+    }
     if (dt == CKPT_F32) {
         cu_bw_delta<float>(d, c);
         cu_bw_plain<float>(d, c);
+        cu_bw_dbias<float>(d, c, a->dbias);
     } else if (dt == CKPT_F16) {
         cu_bw_delta<__half>(d, c);
         cu_bw_width<__half>(d, c);
+        cu_bw_dbias<__half>(d, c, a->dbias);
     } else {
         cu_bw_delta<__nv_bfloat16>(d, c);
         cu_bw_width<__nv_bfloat16>(d, c);
+        cu_bw_dbias<__nv_bfloat16>(d, c, a->dbias);
     }
     cu_launched(d, "attention_grad");
 }

@@ -150,7 +150,7 @@ typedef struct zt_embed_grad {
  *            too), as transformers' explicit attention does when it masks with the lowest number;
  *            its scores still pass gradients on.
  * bias       [queries + seq - 1, heads]: row k - q + queries - 1 is added to the scaled score of
- *            query q and key k (relative positions); NULL: none.  GPUs do not have it
+ *            query q and key k (relative positions); NULL: none
  * lse        [batch, heads, queries] fp32: log of the sum of exponents, for the backward pass
  * p, seed    dropout on probabilities: rate, and the key of its mask (zt_dropout); p 0: none
  *

@@ -35,6 +35,7 @@ typedef struct shape {
     uint64_t queries; /* 0: all */
     uint64_t window;  /* 0: none */
     bool alibi;
+    bool bias; /* by distance */
 } shape;
 
 /* Tensors; the first four are inputs and live in one buffer, the others in another one. */
@@ -62,12 +63,17 @@ typedef struct problem {
     int32_t *mask;
     bound b[N_TENSORS];
     double top; /* the largest input */
+    uint64_t n_bias;
+    char *bias;         /* [distances, heads] */
+    float *bias_value;  /* as fp32 */
+    double *bias_noise; /* what may differ of their gradients */
 } problem;
 
 /* What a device has computed. */
 typedef struct answer {
     char *out;
     float *lse;
+    char *dbias;
 } answer;
 
 typedef int new_device(zt_device **out, int ordinal, bool deterministic, ckpt_err *err);
@@ -156,9 +162,21 @@ static bool counts(const shape *s, uint64_t b, uint64_t t)
     }
 }
 
+static void make_bias(problem *p)
+{
+    p->n_bias = p->s.bias ? (asked(&p->s) + p->s.seq - 1) * p->s.heads : 0;
+    p->bias = (char *)new_array(p->n_bias, 4);
+    p->bias_value = (float *)new_array(p->n_bias, sizeof(float));
+    p->bias_noise = (double *)new_array(p->n_bias, sizeof(double));
+    zt_philox_normal(6, 1.0, 0, p->n_bias, p->bias_value);
+    ckpt_cast_find(p->dt, CKPT_F32)(p->bias, p->bias_value, p->n_bias);
+    ckpt_cast_find(CKPT_F32, p->dt)(p->bias_value, p->bias, p->n_bias);
+}
+
 static problem make(const shape *s, ckpt_dtype dt)
 {
-    problem p = {.s = *s, .dt = dt, .rows = s->batch * s->seq};
+    const uint64_t longest = asked(s) > s->seq ? asked(s) : s->seq;
+    problem p = {.s = *s, .dt = dt, .rows = s->batch * longest};
     place out[4];
 
     p.n_in = lay_out(s, p.rows, p.at);
@@ -181,6 +199,7 @@ static problem make(const shape *s, ckpt_dtype dt)
         p.b[i].rounded = (double *)new_array(p.rows * p.at[i].row, sizeof(double));
         p.b[i].noise = (double *)new_array(p.rows * p.at[i].row, sizeof(double));
     }
+    make_bias(&p);
     return p;
 }
 
@@ -189,6 +208,9 @@ static void discard(problem *p)
     free(p->in);
     free(p->value);
     free(p->mask);
+    free(p->bias);
+    free(p->bias_value);
+    free(p->bias_noise);
     for (int i = O; i < N_TENSORS; i++) {
         free(p->b[i].rounded);
         free(p->b[i].noise);
@@ -255,6 +277,12 @@ static double lean(const problem *p, const one *x, uint64_t t)
     return (double)bias;
 }
 
+/* The place of the bias of key t among the biases. */
+static uint64_t bias_at(const problem *p, const one *x, uint64_t t)
+{
+    return (t + asked(&p->s) - 1 - x->t) * p->s.heads + x->h;
+}
+
 static void probabilities(const problem *p, const one *x)
 {
     const shape *s = &p->s;
@@ -266,7 +294,8 @@ static void probabilities(const problem *p, const one *x)
 
         x->p[t] = on ? dot(vector_of(p, Q, x, x->t), vector_of(p, K, x, t), s->width) /
                                sqrt((double)s->width) +
-                           lean(p, x, t)
+                           lean(p, x, t) +
+                           (s->bias ? (double)p->bias_value[bias_at(p, x, t)] : 0)
                      : -1e30;
         top = fmax(top, x->p[t]);
     }
@@ -305,6 +334,8 @@ static void add_bounds(problem *p, const one *x)
         const double spread = sqrt((double)s->width) * (1 + (double)x->keep[t]);
         const double apart = x->p[t] * (fabs(dp) + fabs(delta) + spread) * scale;
 
+        if (s->bias)
+            p->bias_noise[bias_at(p, x, t)] += apart / scale;
         for (uint64_t i = 0; i < s->width; i++) {
             p->b[O].rounded[o + i] += dropped * fabs((double)v[i]);
             p->b[DV].rounded[dk + i] += dropped * fabs((double)dout[i]);
@@ -340,6 +371,7 @@ typedef struct held {
     char *in, *out;
     void *mask;
     float *lse;
+    void *bias, *dbias; /* NULL: none */
     zt_attention_grad a;
 } held;
 
@@ -359,7 +391,9 @@ static held hold(zt_device *d, const problem *p, const answer *start)
     held m = {.in = (char *)give(d, p->in, p->n_in * size),
               .out = (char *)give(d, start->out, p->n_out * size),
               .mask = give(d, p->mask, p->rows * sizeof *p->mask),
-              .lse = (float *)give(d, start->lse, p->n_lse * sizeof(float))};
+              .lse = (float *)give(d, start->lse, p->n_lse * sizeof(float)),
+              .bias = s->bias ? give(d, p->bias, p->n_bias * size) : NULL,
+              .dbias = s->bias ? give(d, start->dbias, p->n_bias * size) : NULL};
 
     m.a = (zt_attention_grad){.fw = {.batch = s->batch,
                                      .seq = s->seq,
@@ -381,13 +415,15 @@ static held hold(zt_device *d, const problem *p, const answer *start)
                                      .q = m.in + p->at[Q].at * size,
                                      .k = m.in + p->at[K].at * size,
                                      .v = m.in + p->at[V].at * size,
+                                     .bias = m.bias,
                                      .o = m.out + p->at[O].at * size,
                                      .lse = m.lse},
                               .lddo = p->at[DOUT].ld,
                               .dout = m.in + p->at[DOUT].at * size,
                               .dq = m.out + p->at[DQ].at * size,
                               .dk = m.out + p->at[DK].at * size,
-                              .dv = m.out + p->at[DV].at * size};
+                              .dv = m.out + p->at[DV].at * size,
+                              .dbias = m.dbias};
     return m;
 }
 
@@ -397,13 +433,16 @@ static void let_go(zt_device *d, held *m)
     d->ops->release(d, m->out);
     d->ops->release(d, m->mask);
     d->ops->release(d, m->lse);
+    d->ops->release(d, m->bias);
+    d->ops->release(d, m->dbias);
 }
 
 /* Memory for an answer: a pattern that results do not have, so that gaps can be told. */
 static answer blank(const problem *p)
 {
     answer r = {.out = (char *)new_array(p->n_out, 4),
-                .lse = (float *)new_array(p->n_lse, sizeof(float))};
+                .lse = (float *)new_array(p->n_lse, sizeof(float)),
+                .dbias = (char *)new_array(p->n_bias, 4)};
 
     memset(r.out, 0x5A, p->n_out * 4);
     return r;
@@ -413,6 +452,7 @@ static void forget(answer *r)
 {
     free(r->out);
     free(r->lse);
+    free(r->dbias);
 }
 
 typedef enum pass { FORWARD = 1, BACKWARD = 2 } pass;
@@ -429,6 +469,8 @@ static answer compute(zt_device *d, const problem *p, const answer *start, int p
         d->ops->attention_grad(d, p->dt, &m.a);
     d->ops->get(d, r.out, m.out, p->n_out * size_of(p->dt));
     d->ops->get(d, r.lse, m.lse, p->n_lse * sizeof(float));
+    if (m.dbias)
+        d->ops->get(d, r.dbias, m.dbias, p->n_bias * size_of(p->dt));
     d->ops->sync(d);
     let_go(d, &m);
     return r;
@@ -495,6 +537,26 @@ static void compare_lse(const problem *p, const answer *want, const answer *got)
     verdict(ok, p, "lse", text);
 }
 
+static void compare_dbias(const problem *p, const answer *want, const answer *got)
+{
+    const uint64_t size = size_of(p->dt);
+    char text[128] = "";
+    bool ok = true;
+
+    for (uint64_t i = 0; ok && i < p->n_bias; i++) {
+        const double near = 2.01 * half_ulp(p->dt);
+        float w, g;
+
+        ckpt_cast_find(CKPT_F32, p->dt)(&w, want->dbias + i * size, 1);
+        ckpt_cast_find(CKPT_F32, p->dt)(&g, got->dbias + i * size, 1);
+        ok = fabs((double)g - (double)w) <=
+             near * fabs((double)w) + 3e-6 * p->bias_noise[i] + 1e-7;
+        if (!ok)
+            snprintf(text, sizeof text, "%d is %.9g, not %.9g", (int)i, (double)g, (double)w);
+    }
+    verdict(ok, p, "dbias", text);
+}
+
 /* Elements between rows, and the inputs' side of nothing, were left alone. */
 static void compare_gaps(const problem *p, const answer *got)
 {
@@ -530,8 +592,12 @@ static void check(zt_device *cpu, zt_device *gpu, const shape *s, ckpt_dtype dt)
 
     for (int w = DQ; w < N_TENSORS; w++)
         compare(&p, w, &want_grad, &got_grad);
+    if (s->bias)
+        compare_dbias(&p, &want_grad, &got_grad);
     compare_gaps(&p, &got_grad);
-    verdict(memcmp(again.out, got_grad.out, p.n_out * size_of(dt)) == 0, &p, "again",
+    verdict(memcmp(again.out, got_grad.out, p.n_out * size_of(dt)) == 0 &&
+                memcmp(again.dbias, got_grad.dbias, p.n_bias * size_of(dt)) == 0,
+            &p, "again",
             "the second run has other bits");
     forget(&start), forget(&want), forget(&got);
     forget(&want_grad), forget(&got_grad), forget(&again);
@@ -540,50 +606,58 @@ static void check(zt_device *cpu, zt_device *gpu, const shape *s, ckpt_dtype dt)
 
 /* ---- tests -------------------------------------------------------------------------------- */
 
-/* batch, seq, heads, key heads, width, gap, causal, mask, dropout, lay, queries, window, ALiBi: edges of tiles (16, 32, 64,
- * 128), of widths (16 .. 128 on tensor cores, others not), rows that are whole in 16 bytes or not.
+/* batch, seq, heads, key heads, width, gap, causal, mask, dropout, lay, queries, window, ALiBi, biases by distance: edges of tiles
+ * (16, 32, 64, 128), of widths (16 .. 128 on tensor cores, others not), rows that are whole in 16 bytes or not.
  */
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, APART, 0, 0, false},
-    {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, APART, 0, 0, false},
-    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, APART, 0, 0, false},
-    {2, 17, 2, 1, 20, 5, true, LEFT, 0, APART, 0, 0, false},
-    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, APART, 0, 0, false},
-    {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, APART, 0, 0, false},
-    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, FUSED, 0, 0, false},
-    {1, 64, 2, 2, 64, 64, false, HOLES, 0, APART, 0, 0, false},
-    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, APART, 0, 0, false},
-    {2, 65, 4, 2, 64, 8, true, NO_MASK, 0.1F, FUSED, 0, 0, false},
-    {2, 128, 1, 1, 17, 0, true, RIGHT, 0, APART, 0, 0, false},
-    {1, 129, 2, 1, 128, 0, true, NO_MASK, 0, FUSED, 0, 0, false},
-    {1, 100, 2, 1, 128, 16, false, RIGHT, 0.2F, APART, 0, 0, false},
-    {1, 70, 2, 1, 96, 0, true, LEFT, 0, FUSED, 0, 0, false},
-    {1, 70, 1, 1, 80, 0, true, NO_MASK, 0.1F, APART, 0, 0, false},
-    {1, 200, 3, 1, 24, 0, true, NO_MASK, 0, APART, 0, 0, false},
-    {1, 70, 2, 1, 130, 1, true, NO_MASK, 0.1F, APART, 0, 0, false},
-    {1, 30, 2, 2, 200, 0, false, HOLES, 0, FUSED, 0, 0, false},
-    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, APART, 0, 0, false},
-    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, APART, 0, 0, false},
-    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, APART, 0, 0, false},
-    {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, APART, 0, 0, false},
-    {2, 140, 1, 1, 40, 0, true, ONE_EMPTY, 0, APART, 0, 0, false},
-    {1, 40, 1, 1, 16, 0, true, NO_MASK, 1.0F, APART, 0, 0, false},
-    {3, 40, 4, 2, 16, 8, false, LEFT, 0.25F, APART, 1, 0, false},
-    {2, 150, 2, 1, 64, 0, true, RIGHT, 0, APART, 70, 0, false},
-    {2, 200, 2, 2, 32, 3, false, ONE_EMPTY, 0, APART, 1, 0, false},
-    {2, 65, 2, 1, 128, 0, true, LEFT, 0.1F, FUSED, 64, 0, false},
-    {2, 70, 2, 2, 140, 0, false, HOLES, 0.1F, APART, 65, 0, false},
-    {1, 90, 2, 1, 8, 0, true, NO_MASK, 0, APART, 0, 7, false},
-    {2, 200, 2, 2, 32, 3, true, HOLES, 0.1F, APART, 0, 2, false},
-    {2, 260, 2, 1, 64, 0, true, NO_MASK, 0.1F, FUSED, 0, 65, false},
-    {1, 150, 1, 1, 128, 0, true, RIGHT, 0, APART, 0, 40, false},
-    {2, 19, 2, 1, 96, 0, true, LEFT, 0, APART, 0, 1, false},
-    {2, 150, 2, 1, 140, 0, true, ONE_EMPTY, 0, APART, 70, 16, false},
-    {1, 20, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0, 99, false},
-    {2, 70, 3, 3, 16, 0, true, LEFT, 0.1F, APART, 0, 0, true},
-    {1, 150, 2, 2, 140, 0, true, RIGHT, 0, FUSED, 0, 0, true},
-    {2, 65, 6, 6, 32, 0, true, NO_MASK, 0, APART, 0, 0, true},
-    {2, 19, 2, 2, 8, 0, true, ONE_EMPTY, 0, APART, 0, 0, true},
+    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, APART, 0, 0, false, false},
+    {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, APART, 0, 0, false, false},
+    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, APART, 0, 0, false, false},
+    {2, 17, 2, 1, 20, 5, true, LEFT, 0, APART, 0, 0, false, false},
+    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, APART, 0, 0, false, false},
+    {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, APART, 0, 0, false, false},
+    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, FUSED, 0, 0, false, false},
+    {1, 64, 2, 2, 64, 64, false, HOLES, 0, APART, 0, 0, false, false},
+    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, APART, 0, 0, false, false},
+    {2, 65, 4, 2, 64, 8, true, NO_MASK, 0.1F, FUSED, 0, 0, false, false},
+    {2, 128, 1, 1, 17, 0, true, RIGHT, 0, APART, 0, 0, false, false},
+    {1, 129, 2, 1, 128, 0, true, NO_MASK, 0, FUSED, 0, 0, false, false},
+    {1, 100, 2, 1, 128, 16, false, RIGHT, 0.2F, APART, 0, 0, false, false},
+    {1, 70, 2, 1, 96, 0, true, LEFT, 0, FUSED, 0, 0, false, false},
+    {1, 70, 1, 1, 80, 0, true, NO_MASK, 0.1F, APART, 0, 0, false, false},
+    {1, 200, 3, 1, 24, 0, true, NO_MASK, 0, APART, 0, 0, false, false},
+    {1, 70, 2, 1, 130, 1, true, NO_MASK, 0.1F, APART, 0, 0, false, false},
+    {1, 30, 2, 2, 200, 0, false, HOLES, 0, FUSED, 0, 0, false, false},
+    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, APART, 0, 0, false, false},
+    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, APART, 0, 0, false, false},
+    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, APART, 0, 0, false, false},
+    {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, APART, 0, 0, false, false},
+    {2, 140, 1, 1, 40, 0, true, ONE_EMPTY, 0, APART, 0, 0, false, false},
+    {1, 40, 1, 1, 16, 0, true, NO_MASK, 1.0F, APART, 0, 0, false, false},
+    {3, 40, 4, 2, 16, 8, false, LEFT, 0.25F, APART, 1, 0, false, false},
+    {2, 150, 2, 1, 64, 0, true, RIGHT, 0, APART, 70, 0, false, false},
+    {2, 200, 2, 2, 32, 3, false, ONE_EMPTY, 0, APART, 1, 0, false, false},
+    {2, 65, 2, 1, 128, 0, true, LEFT, 0.1F, FUSED, 64, 0, false, false},
+    {2, 70, 2, 2, 140, 0, false, HOLES, 0.1F, APART, 65, 0, false, false},
+    {1, 90, 2, 1, 8, 0, true, NO_MASK, 0, APART, 0, 7, false, false},
+    {2, 200, 2, 2, 32, 3, true, HOLES, 0.1F, APART, 0, 2, false, false},
+    {2, 260, 2, 1, 64, 0, true, NO_MASK, 0.1F, FUSED, 0, 65, false, false},
+    {1, 150, 1, 1, 128, 0, true, RIGHT, 0, APART, 0, 40, false, false},
+    {2, 19, 2, 1, 96, 0, true, LEFT, 0, APART, 0, 1, false, false},
+    {2, 150, 2, 1, 140, 0, true, ONE_EMPTY, 0, APART, 70, 16, false, false},
+    {1, 20, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0, 99, false, false},
+    {2, 70, 3, 3, 16, 0, true, LEFT, 0.1F, APART, 0, 0, true, false},
+    {1, 150, 2, 2, 140, 0, true, RIGHT, 0, FUSED, 0, 0, true, false},
+    {2, 65, 6, 6, 32, 0, true, NO_MASK, 0, APART, 0, 0, true, false},
+    {2, 19, 2, 2, 8, 0, true, ONE_EMPTY, 0, APART, 0, 0, true, false},
+    {2, 30, 2, 2, 16, 0, false, RIGHT, 0.1F, APART, 75, 0, false, false},
+    {3, 7, 1, 1, 130, 0, false, ONE_EMPTY, 0, APART, 140, 0, false, false},
+    {1, 1, 2, 2, 8, 0, false, NO_MASK, 0, APART, 0, 0, false, true},
+    {2, 65, 3, 3, 16, 0, true, NO_MASK, 0.1F, APART, 0, 0, false, true},
+    {2, 150, 2, 1, 64, 5, false, HOLES, 0, APART, 0, 0, false, true},
+    {2, 140, 2, 2, 140, 0, false, ONE_EMPTY, 0.1F, FUSED, 0, 0, false, true},
+    {2, 70, 2, 2, 32, 0, false, LEFT, 0, APART, 130, 0, false, true},
+    {1, 130, 1, 1, 8, 0, true, RIGHT, 0, APART, 66, 0, false, true},
 };
 
 static const ckpt_dtype dtypes[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
@@ -593,7 +667,7 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes, N_DTYPES = sizeof dtypes / siz
 /* What is not finite shows in its own row and nowhere else: scaling of the loss depends on it. */
 static void not_finite(zt_device *gpu, ckpt_dtype dt)
 {
-    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0, 0, false};
+    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0, 0, false, false};
     const float bad[] = {INFINITY, NAN};
 
     for (size_t i = 0; i < 2; i++) {
@@ -618,7 +692,7 @@ static void not_finite(zt_device *gpu, ckpt_dtype dt)
 /* Evaluation keeps no lse; nothing to do is no failure. */
 static void forward_alone(zt_device *gpu, ckpt_dtype dt)
 {
-    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, APART, 0, 0, false};
+    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, APART, 0, 0, false, false};
     problem p = make(&s, dt);
     answer start = blank(&p), r = blank(&p), whole = compute(gpu, &p, &start, FORWARD);
     held m = hold(gpu, &p, &start);
@@ -642,7 +716,7 @@ static void forward_alone(zt_device *gpu, ckpt_dtype dt)
 /* A call that cannot be fails the device, and writes nothing. */
 static void refused(new_device *make_device, int which)
 {
-    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, APART, 0, 0, false};
+    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, APART, 0, 0, false, false};
     problem p = make(&s, CKPT_F32);
     answer start = blank(&p);
     ckpt_err err = {0}, later = {0};
@@ -662,7 +736,7 @@ static void refused(new_device *make_device, int which)
     m.a.fw.lse = which == 4 ? NULL : m.a.fw.lse;
     m.a.dv = which == 5 ? NULL : m.a.dv;
     m.a.fw.seq = which == 6 ? UINT64_MAX / 2 : m.a.fw.seq;
-    m.a.fw.queries = which == 7 ? 4 : 0;
+    m.a.fw.queries = which == 7 ? UINT64_MAX / 2 : 0;
     m.a.fw.scale = which == 8 ? 0 : which == 9 ? NAN : m.a.fw.scale;
     // sizes that wrap around where they are multiplied in 32 or 64 bits
     m.a.fw.batch = which == 10   ? UINT64_C(1) << 32

@@ -10,10 +10,6 @@ t5 --init "$G"/run_data_t5_gated.safetensors --data "$G"/run_data_t5_gated.safet
 ckpt ls out | grep -e shared -e decoder.block.0 -e relative -e lm_head
 t5 --init out --data "$G"/run_data_t5_gated.safetensors --lora-rank 2 --save-model adapters
 ckpt ls adapters | grep -e decoder.block.1
-t5 --init out --data "$G"/run_data_t5_gated.safetensors --device cuda
-echo "exit status $?"
-t5 --init out --data "$G"/run_data_t5_gated.safetensors --device auto
-echo "exit status $?"
 printf '\001\000\002\000\003\000\004\000' >tokens.bin
 t5 --init out --data tokens.bin --seq 2
 echo "exit status $?"
