@@ -112,11 +112,6 @@ int zt_model_new(zt_model **out, zt_device *device, ckpt_dtype dtype, const zt_m
     if (dtype != CKPT_F32 && dtype != CKPT_F16 && dtype != CKPT_BF16)
         return ckpt_fail(err, CKPT_EUSAGE, "a model computes in F32, F16 or BF16, not in %s",
                          ckpt_dtype_name(dtype));
-    if (device && !device->host && config->arch == ZT_T5)
-        return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s runs on the processor only, because the GPU's attention has no "
-                         "relative positions; use --device cpu",
-                         config->class_name);
     m = ckpt_alloc(sizeof *m);
     if (!m)
         return ckpt_fail_memory(err);
