@@ -9,7 +9,15 @@ Calls are taken from the objects of a build (nm): file A calls file B if A needs
 circle is a set of files, or of folders, that reach each other.  The floors of a folder are the files in its longest chain of
 calls.  --calls prints the pairs of folders.  Functions are found by their braces in the first column, as clang-format sets them.
 
+A circle of types is a set of headers that need each other's types: by an include, or by a pointer to a struct for which another
+header has the typedef.  The public headers are left out.
+
 A format folder knows another one if it includes its headers.  --pairs prints these pairs.
+
+A walk follows one value from a function of WALKS: through each call that passes it, or a variable that was made from it, in the
+order of the source, into each function of the same room once (a room is formats/NAME or tools).  Calls into other rooms count, but
+are not entered.  A climb is a call inside the room that follows a call below it, in libckpt: a reader that hands its findings on
+climbs seldom, one that mixes its own steps with details of the map climbs often.
 
 --limits names what breaks a house limit, and ends with 1 if anything does: long functions, files and lines; a function of library,
 formats or tools with more than six parameters; a prototype without a comment; a prefix of static functions (two or three letters)
@@ -17,6 +25,7 @@ in two files; a folder in a circle, or more than two pairs of files; a name that
 that knows another one.
 """
 import argparse
+import glob
 import os
 import re
 import subprocess
@@ -38,6 +47,11 @@ DOORS = {'main', 'ckpt_alloc_fail_at', 'ckpt_io_memory', 'zt_config_parse', 'zt_
 GROUND = ('torch', 'safetensors', 'rules', 'training')
 # Other pairs: a Megatron run can be a DCP folder, and a universal one has DeepSpeed's model files.
 KNOWN = {('megatron', 'dcp'), ('universal', 'deepspeed')}
+
+# The functions that put a checkpoint together, and the value that they pass on: the map, or the command's options.
+WALKS = (('formats/deepspeed/deepspeed.c', 'ds_gather', 'map'), ('formats/universal/read.c', 'ur_gather', 'map'),
+         ('formats/dcp/dcp.c', 'dcp_gather', 'map'), ('tools/ckpt/convert.c', 'convert_run', 'a'))
+DEFINITION = re.compile(r'^([A-Za-z][\w \t*]*?)(\w+)\(([^;{}]*?)\)\n\{(.*?)^\}', re.M | re.S)
 
 # The fields that several commands have in common.
 COMMON = re.compile(r'^[a-zA-Z_][\w *]*\([^;{}]*\bcli_args \*[^;{}]*\)\n\{', re.M)
@@ -218,6 +232,82 @@ def floors(graph, folder):
     return max(deep(a) for a in below)
 
 
+def arguments(text):
+    """The arguments of a call, or the parameters of a definition, up to the closing parenthesis."""
+    found, deep = [''], 0
+    for c in text:
+        deep += (c in '([{') - (c in ')]}')
+        if deep < 0:
+            break
+        if c == ',' and deep == 0:
+            found.append('')
+        else:
+            found[-1] += c
+    return found
+
+
+def definitions():
+    """{function, or (file, static function): (its file, its parameters, its body)}"""
+    found = {}
+    for path in sources(('.c',)):
+        text = re.sub(r'/\*.*?\*/|//[^\n]*|"(\\.|[^"\\\n])*"', '', open(path, encoding='utf-8').read(), flags=re.S)
+        for kind, name, parameter, body in DEFINITION.findall(text):
+            key = (path, name) if kind.startswith('static') else name
+            found[key] = path, [(re.findall(r'\w+', p) or [''])[-1] for p in arguments(parameter)], body
+    return found
+
+
+def types():
+    """{header: {headers whose types it needs: those that it includes, and those that declare a struct it names}}"""
+    declared, needed = {}, {}
+    for path in sources(('.h', '.cuh')):
+        if path.startswith('libckpt/include/'):
+            continue
+        text = re.sub(r'/\*.*?\*/|//[^\n]*', '', open(path, encoding='utf-8').read(), flags=re.S)
+        for name in re.findall(r'\bstruct (\w+)\s*\{', text):
+            declared.setdefault(name, path)
+        declared.update((name, path) for name in re.findall(r'^typedef struct (\w+)', text, re.M))
+        needed[path] = re.findall(r'^#include "([^"]+)"', text, re.M), re.findall(r'\bstruct (\w+)', text)
+    return {path: ({x for x in to if x in needed} | {declared[x] for x in names if x in declared}) - {path}
+            for path, (to, names) in needed.items()}
+
+
+def untested():
+    """Folders of formats without a unit test."""
+    there = {path.split('/')[1] for path in sources() if path.count('/') > 1 and path.startswith('formats/')}
+    return sorted(name for name in there if not glob.glob('tests/unit/formats/%s/test_*.c' % name))
+
+
+def room(path):
+    return '/'.join(path.split('/')[:2 if path.startswith('formats/') else 1])
+
+
+def walk(found, function, value, seen):
+    """The files whose functions get a value, in the order of the calls."""
+    home, _, body = found[function]
+    seen.add((function, value))
+    mine = {value}
+    for made, source in re.findall(r'(\w+)(?:\[\w*\])? = ([^;]*);', body):
+        if mine & set(re.findall(r'\w+', source)) and (source.startswith('{') or '*%s = ' % made in body):
+            mine.add(made)
+    for call in re.finditer(r'\b(\w+)\(', body):
+        callee = (home, call.group(1)) if (home, call.group(1)) in found else call.group(1)
+        path, parameter, _ = found.get(callee, ('', (), ''))
+        got = [p for p, a in zip(parameter, arguments(body[call.end():])) if mine & set(re.findall(r'\w+', a))]
+        if got:
+            yield path
+        if got and room(path) == room(home) and (callee, got[0]) not in seen:
+            yield from walk(found, callee, got[0], seen)
+
+
+def climbs(found):
+    """(climbs, calls, function, file) of each walk"""
+    for path, name, value in WALKS:
+        if (path, name) in found:
+            to = list(walk(found, (path, name), value, set()))
+            yield sum(a.startswith('libckpt/') and room(b) == room(path) for a, b in zip(to, to[1:])), len(to), name, path
+
+
 def format_pairs():
     """{(format folder, format folder whose headers it includes)}; a folder inside belongs to its format."""
     found = set()
@@ -248,13 +338,15 @@ def share(part, whole):
 def measure():
     """Prints what does not need a build; returns what breaks a limit."""
     folder, lengths, documented, bad, longest, owner = {}, [], [], [], (0, ''), {}
-    lines_in_all = comments = asserts = 0
+    lines_in_all = comments = 0
+    asserts = {room: [0, 0] for room in ROOMS}
     for path in sources():
         lines = open(path, encoding='utf-8').read().split('\n')[:-1]
         folder[os.path.dirname(path)] = folder.get(os.path.dirname(path), 0) + len(lines)
         lines_in_all += len(lines)
         comments += comment_lines(lines)
-        asserts += sum(line.lstrip().startswith('assert(') for line in lines)
+        asserts[path.split('/')[0]][0] += sum(line.lstrip().startswith('assert(') for line in lines)
+        asserts[path.split('/')[0]][1] += len(lines)
         longest = max(longest, (len(lines), path))
         for name, n in functions(lines):
             lengths.append(n)
@@ -280,7 +372,8 @@ def measure():
     for name in sorted(folder):
         print('%7d  %s' % (folder[name], name))
     print('%7d  lines in all, comments in %.0f %% of them' % (lines_in_all, share(comments, lines_in_all)))
-    print('%7d  asserts, %.1f in 1000 lines' % (asserts, share(asserts, lines_in_all) * 10))
+    print('%7d  asserts; in 1000 lines: %s' % (sum(n for n, _ in asserts.values()), ', '.join(
+        '%s %.1f' % (name, share(*pair) * 10) for name, pair in asserts.items())))
     print('%7d  functions: half have at most %d lines, nine of ten %d, the longest %d' %
           (len(lengths), lengths[len(lengths) // 2], lengths[len(lengths) * 9 // 10], lengths[-1]))
     print('%7d  lines in the longest file, %s' % longest)
@@ -299,6 +392,10 @@ def main():
     a = p.parse_args()
     bad = measure()
     print('%7d  functions take cli_args, which has %d fields' % (common_takers(), common_fields()))
+    for row in climbs(definitions()):
+        print('%7d  climbs in %d calls, the walk of %s in %s' % row)
+    lacking = untested()
+    print('%7d  folders of formats without a unit test%s' % (len(lacking), ''.join(' ' + name for name in lacking)))
     pairs = format_pairs()
     print('%7d  pairs of format folders that know each other, beside %d with %s' %
           (sum(to not in GROUND for _, to in pairs), sum(to in GROUND for _, to in pairs), ', '.join(GROUND)))
@@ -313,11 +410,11 @@ def main():
     graph = calls(objects)
     folders = by_folder(graph)
     print('%7d  floors in %s, the most of all folders' % max((floors(graph, folder), folder) for folder in folders))
-    for what, found in (('folders', circles(folders)), ('files', circles(graph))):
+    for what, found in (('folders', circles(folders)), ('files', circles(graph)), ('types', circles(types()))):
         print('%7d  circles of %s%s' % (len(found), what, ': of ' + ', '.join(str(len(c)) for c in found) if found else ''))
         for i, circle in enumerate(found):
             print('         ' + ' '.join(circle))
-            if what == 'folders' or i >= PAIRS or len(circle) > 2:
+            if what == 'folders' or what == 'files' and (i >= PAIRS or len(circle) > 2):
                 bad.append('in a circle: ' + ' '.join(circle))
     bad += lonely(objects)
     if a.calls:
