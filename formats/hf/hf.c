@@ -428,19 +428,12 @@ static int64_t hf_number(const ckpt_value *list, uint64_t i)
     return v && v->kind == CKPT_V_INT ? v->as.i : -1;
 }
 
-/*
- * Add the quantization method as a fact.  A model with parts may state it only for its text model,
- * and older compressed-tensors files use another key.
- */
+/* Add the quantization method as a fact, unless the weights are floats in spite of it. */
 static int hf_quantized(hf_reader *r, const ckpt_value *config)
 {
-    const ckpt_value *q = ckpt_value_get(config, "quantization_config");
+    const ckpt_value *q = ckpt_hf_quantization(config);
 
-    if (!q || q->kind != CKPT_V_DICT)
-        q = ckpt_value_get(config, "compression_config");
-    if (!q || q->kind != CKPT_V_DICT)
-        q = ckpt_value_get(ckpt_value_get(config, "text_config"), "quantization_config");
-    if (!q || q->kind != CKPT_V_DICT)
+    if (!q || ckpt_hf_quant_floats(r->map, config))
         return CKPT_OK;
     const ckpt_value *method = ckpt_value_get(q, "quant_method"),
                      *form = ckpt_value_get(q, "format"),

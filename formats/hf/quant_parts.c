@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libckpt/base/dtype.h"
+
 /* A kind of quantized weight. */
 typedef struct hfq_kind {
     const char *method; /* quant_method in config.json; NULL: the name alone shows the kind */
@@ -78,22 +80,129 @@ static const hfq_kind *hfq_kind_of(const ckpt_tensor *t, const char *method)
     return NULL;
 }
 
+const ckpt_value *ckpt_hf_quantization(const ckpt_value *config)
+{
+    const ckpt_value *text = ckpt_value_get(config, "text_config");
+    const ckpt_value *q[] = {ckpt_value_get(config, "quantization_config"),
+                             ckpt_value_get(config, "compression_config"),
+                             ckpt_value_get(text, "quantization_config")};
+
+    for (size_t i = 0; i < sizeof q / sizeof *q; i++) {
+        if (q[i] && q[i]->kind == CKPT_V_DICT)
+            return q[i];
+    }
+    return NULL;
+}
+
 /* The quantization method of config.json, or "". */
 static const char *hfq_method(const ckpt_value *config)
 {
-    const ckpt_value *text = ckpt_value_get(config, "text_config");
-    const ckpt_value *q = ckpt_value_get(config, "quantization_config");
+    const ckpt_value *q = ckpt_value_get(ckpt_hf_quantization(config), "quant_method");
 
-    q = q ? q : ckpt_value_get(config, "compression_config");
-    q = q ? q : ckpt_value_get(text, "quantization_config");
-    q = ckpt_value_get(q, "quant_method");
     return q && q->kind == CKPT_V_STR ? q->as.text.at : "";
+}
+
+/* The numbers of a method's weights: the end of their names, or their dtypes. */
+typedef struct hfq_sign {
+    const char *method, *end;
+    ckpt_dtype dtype[2];
+} hfq_sign;
+
+static const hfq_sign hfq_signs[] = {
+    {"gptq", ".qweight", {CKPT_DTYPE_NONE}},     {"awq", ".qweight", {CKPT_DTYPE_NONE}},
+    {"mxfp4", "_blocks", {CKPT_DTYPE_NONE}},     {"bitsandbytes", NULL, {CKPT_U8, CKPT_I8}},
+    {"fp8", NULL, {CKPT_F8_E4M3, CKPT_F8_E5M2}}, {"fbgemm_fp8", NULL, {CKPT_F8_E4M3, CKPT_F8_E5M2}},
+};
+
+/* The sign of a method, or NULL. */
+static const hfq_sign *hfq_sign_of(const char *method)
+{
+    for (size_t i = 0; i < sizeof hfq_signs / sizeof *hfq_signs; i++) {
+        if (strcmp(hfq_signs[i].method, method) == 0)
+            return &hfq_signs[i];
+    }
+    return NULL;
+}
+
+/*
+ * True for a tensor of quantized numbers, or their scales.  Masks and positions, which models of
+ * floats have too, are of 64 bits, bool, or named "bias".
+ */
+static bool hfq_is_number(const ckpt_tensor *t)
+{
+    const ckpt_dtype_info *d = ckpt_dtype_get(t->dtype);
+
+    if (hfq_ends(t->name, "bias") || hfq_ends(t->name, "position_ids"))
+        return false;
+    if (d->kind == CKPT_IS_FLOAT ? d->bits < 16 : d->bits != 64 && d->kind != CKPT_IS_BOOL)
+        return true;
+    return strstr(t->name, "_scale") || hfq_ends(t->name, ".scales") || hfq_ends(t->name, ".SCB");
+}
+
+/* True if a quantization of config.json keeps floats, or quantizes them while a program loads
+ * them. */
+static bool hfq_takes_floats(const ckpt_value *q, const char *method)
+{
+    const ckpt_value *groups = ckpt_value_get(q, "config_groups");
+    const ckpt_value *format = ckpt_value_get(q, "format");
+
+    if (strcmp(method, "bitnet") == 0)
+        return ckpt_value_is(ckpt_value_get(q, "quantization_mode"), "online") ||
+               ckpt_value_is(ckpt_value_get(q, "linear_class"), "autobitlinear");
+    // torch's own class of tensors can be in a .bin file
+    if (strcmp(method, "torchao") == 0 || strcmp(method, "quanto") == 0)
+        return true;
+    return strcmp(method, "compressed-tensors") == 0 &&
+           (ckpt_value_is(format, "dense") || !groups || groups->kind != CKPT_V_DICT ||
+            groups->as.map.n == 0);
+}
+
+bool ckpt_hf_quant_floats(const ckpt_map *map, const ckpt_value *config)
+{
+    const ckpt_value *q = ckpt_hf_quantization(config);
+
+    assert(map);
+    if (!q || map->tensors.n == 0 || hfq_takes_floats(q, hfq_method(config)))
+        return false;
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        if (hfq_is_number(map->tensors.at[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Warn if config.json and the tensors disagree about the quantization. */
+static int hfq_agree(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
+{
+    const char *method = hfq_method(config);
+    const hfq_sign *sign = hfq_sign_of(method);
+    bool found = !sign;
+
+    if (ckpt_hf_quant_floats(map, config))
+        return ckpt_map_note(
+            map, CKPT_WARNING, err,
+            "%s: config.json says that the weights are quantized "
+            "(quantization_config%s%.100s), but all weights are floats: "
+            "transformers cannot load them so; remove quantization_config, or copy "
+            "the quantized weights",
+            name, *method ? ": " : "", method);
+    for (size_t i = 0; !found && i < map->tensors.n; i++) {
+        const ckpt_tensor *t = map->tensors.at[i];
+        found = sign->end ? hfq_ends(t->name, sign->end)
+                          : t->dtype == sign->dtype[0] || t->dtype == sign->dtype[1];
+    }
+    return found ? CKPT_OK
+                 : ckpt_map_note(map, CKPT_WARNING, err,
+                                 "%s: config.json says that the weights are quantized by %.100s, "
+                                 "but no tensor has its form: config.json may be from another "
+                                 "model",
+                                 name, method);
 }
 
 int ckpt_hf_quant_parts(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
 {
     const char *method = hfq_method(config);
-    int rc = CKPT_OK;
+    int rc = hfq_agree(map, config, name, err);
 
     assert(map && name);
     for (size_t i = 0; rc == CKPT_OK && i < map->tensors.n; i++) {

@@ -42,6 +42,7 @@ typedef struct side_work {
     ckpt_listing list; /* the source's folder */
     bool is_model;     /* the folder has files that show a model */
     bool has_code;     /* its configuration names Python code in the folder */
+    bool floats;       /* quantization_config does not apply to the output */
     ckpt_map *scratch; /* owns listings and texts, which the target must not keep in memory */
     const char *left;  /* the names of the files left out, for the note */
     size_t n_left;
@@ -176,7 +177,7 @@ static side_kind side_of_file(const side_work *w, const char *name)
     // a configuration given with --config replaces this one
     if (w->from->config.text && strcmp(name, w->from->config.file) == 0)
         return SIDE_SILENT;
-    if (w->from->dequantized && side_is_of_quantizer(name))
+    if (w->floats && side_is_of_quantizer(name))
         return SIDE_LEFT;
     if (side_is_known(name))
         return SIDE_COPIED;
@@ -318,10 +319,13 @@ static int side_members(side_work *w, const char *text, uint64_t n)
     return side_add_config(w, text, n, member, k);
 }
 
-/* Add config.json without its quantization entries, because the weights are floats now. */
+/* Add config.json, without its quantization entries if the output's weights are floats. */
 static int side_plain(side_work *w, const char *text, uint64_t n)
 {
     ckpt_bytes plain = {0}, older = {0};
+
+    if (!w->floats)
+        return side_members(w, text, n);
     int rc = ckpt_hf_config_drop(&plain, text, n, "quantization_config");
 
     if (rc == CKPT_OK)
@@ -355,7 +359,7 @@ static int side_copy(side_work *w, const ckpt_listing *list, const ckpt_entry *e
                              "%s: not copied: it is a link to a file outside the folder", path);
     int rc = ckpt_io_slurp(&bytes, &n, path, SIDE_MAX, w->err);
     if (rc == CKPT_OK && strcmp(name, "config.json") == 0)
-        rc = w->from->dequantized ? side_plain(w, bytes, n) : side_members(w, bytes, n);
+        rc = side_plain(w, bytes, n);
     else if (rc == CKPT_OK)
         rc = side_add(w, name, bytes, n);
     if (rc == CKPT_OK && side_ends(name, ".json") && !ckpt_json_closed(bytes, n))
@@ -437,7 +441,7 @@ static int side_made(side_work *w)
         return CKPT_OK;
     rc = ckpt_model_folder_config(&text, w->to, w->from, "config.json", w->err);
     if (rc == CKPT_OK && text.n > 0)
-        rc = side_members(w, (const char *)text.at, text.n);
+        rc = side_plain(w, (const char *)text.at, text.n);
     ckpt_vec_free(&text);
     return rc;
 }
@@ -467,6 +471,31 @@ bool ckpt_hf_is_diffusers(const ckpt_map *from)
     }
     ckpt_map_free(scratch);
     return is;
+}
+
+/* Decide whether the output's weights are floats although its configuration states a quantization.
+ */
+static int side_floats(side_work *w)
+{
+    const ckpt_value *config = w->from->config.value;
+    ckpt_value *read = NULL;
+
+    w->floats = w->from->dequantized;
+    if (w->floats || w->adapter || w->from->adapter_config)
+        return CKPT_OK;
+    if (!config && ckpt_listing_find(&w->list, "config.json")) {
+        const char *path = ckpt_path_join(w->scratch->arena, w->list.folder, "config.json");
+        if (!path)
+            return ckpt_fail_memory(w->err);
+        // copying reports a damaged file
+        (void)ckpt_json_read(&read, w->scratch->arena, path, SIDE_MAX, NULL);
+        config = read;
+    }
+    w->floats = ckpt_hf_quant_floats(w->to, config);
+    return w->floats ? ckpt_map_note(w->to, CKPT_INFO, w->err,
+                                     "quantization_config is left out of config.json, because the "
+                                     "output's weights are floats")
+                     : CKPT_OK;
 }
 
 bool ckpt_hf_has_config(const ckpt_map *to)
@@ -573,6 +602,8 @@ int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bo
         rc = ckpt_model_folder_list(&w.list, w.scratch, from, err);
     w.is_model = rc == CKPT_OK && ckpt_model_folder_is(&w.list);
     w.has_code = w.is_model && side_names_code(&w);
+    if (rc == CKPT_OK)
+        rc = side_floats(&w);
     for (size_t i = 0; rc == CKPT_OK && i < w.list.n; i++)
         rc = w.list.entry[i].is_dir ? side_take_folder(&w, w.list.entry[i].name)
                                     : side_take_file(&w, &w.list.entry[i]);

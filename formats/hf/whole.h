@@ -25,9 +25,15 @@ int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckp
  */
 int ckpt_hf_plain(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
 
+/* The dict of config.json that says how the weights are quantized; NULL: they are not. */
+const ckpt_value *ckpt_hf_quantization(const ckpt_value *config);
+
+/* True if config.json says that the weights are quantized, but all of them are floats. */
+bool ckpt_hf_quant_floats(const ckpt_map *map, const ckpt_value *config);
+
 /*
  * Check that each quantized weight has its scales and other tensors, without which its numbers mean
- * nothing.
+ * nothing; warn if config.json says that the weights are quantized in a way that they are not.
  *
  * Errors  CKPT_EMISSING, recorded as findings if the map collects them
  */

@@ -29,7 +29,14 @@ static const part_case cases[] = {
      "q.weight.quant_state.bitsandbytes__nf4",
      {{"q.weight", CKPT_U8}, {"q.weight.absmax", CKPT_F32}, {"q.weight.quant_map", CKPT_F32}}},
     {"bitsandbytes", "q.SCB", {{"q.weight", CKPT_I8}, {"k.SCB", CKPT_F32}}},
-    {"bitsandbytes", NULL, {{"q.weight", CKPT_BF16}}},
+    // floats of every method, and numbers of another one
+    {"bitsandbytes", "all weights are floats", {{"q.weight", CKPT_BF16}}},
+    {"gptq", "all weights are floats", {{"q.weight", CKPT_F32}, {"attn.bias", CKPT_U8}}},
+    {"some-method", "all weights are floats", {{"q.weight", CKPT_F16}, {"ids", CKPT_I64}}},
+    {"awq", "quantized by awq", {{"q.weight", CKPT_U8}, {"q.weight.absmax", CKPT_F32}}},
+    {"fp8", "quantized by fp8", {{"q.weight", CKPT_I8}}},
+    {"torchao", NULL, {{"q.weight", CKPT_BF16}}},
+    {"compressed-tensors", NULL, {{"q.weight", CKPT_BF16}}}, // without groups
     {"compressed-tensors", "q.weight_scale", {{"q.weight", CKPT_F8_E4M3}, {"k.weight", CKPT_BF16}}},
     {"compressed-tensors",
      NULL,
