@@ -277,6 +277,7 @@ static int rfu_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
                         .world = 1,
                         .with_optimizer = opts->with_optimizer,
                         .ignore_copies = opts->ignore_copies,
+                        .order = opts->order_text,
                         .err = err};
 
     if (rc == CKPT_OK)

@@ -13,8 +13,13 @@
 #include <string.h>
 
 #include "formats/fsdp_ranks/ranks.h"
+#include "libckpt/init_state/relist.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/order.h"
+
+/* The advice in messages about an unknown order. */
+#define RNM_HELP                                                                                   \
+    "; give their names in the optimizer's order (ckpt reshard --order FILE, order_text)"
 
 typedef struct rnm_finder {
     ckpt_ranks_numbers *out;
@@ -76,6 +81,70 @@ static int rnm_params(rnm_finder *f)
             f->param[f->n_params++] = &all->at[i];
     }
     return CKPT_OK;
+}
+
+/* ---- the caller's list ---- */
+
+typedef struct rnm_lister {
+    rnm_finder *f;
+    const ckpt_ranks_item **param; /* in the order of the list */
+    size_t n, rest;                /* rest: number of parameters before '*'; SIZE_MAX: no '*' */
+} rnm_lister;
+
+/* True if a line has named the parameter. */
+static bool rnm_listed(const rnm_lister *l, const ckpt_ranks_item *item)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->param[i] == item)
+            return true;
+    }
+    return false;
+}
+
+/* Take a line of the list. A name that no optimizer trains is passed over; the caller refuses
+ * names that no tensor has. */
+static int rnm_line(void *ctx, uint64_t number, const char *line, size_t n)
+{
+    rnm_lister *l = ctx;
+    rnm_finder *f = l->f;
+
+    (void)number;
+    if (n == 1 && *line == '*')
+        l->rest = l->n;
+    for (size_t i = 0; i < f->n_params; i++) {
+        const char *name = f->param[i]->name;
+        if (strlen(name) == n && memcmp(name, line, n) == 0 && !rnm_listed(l, f->param[i]))
+            l->param[l->n++] = f->param[i];
+    }
+    return CKPT_OK;
+}
+
+/* Put the parameters into the order of the caller's list; those that it does not name are frozen,
+ * or stand where its '*' stands. */
+static int rnm_relist(rnm_finder *f)
+{
+    rnm_lister l = {.f = f, .rest = SIZE_MAX};
+    const ckpt_ranks_item **all;
+    size_t n = 0;
+
+    if (!f->out->order)
+        return CKPT_OK;
+    l.param = ckpt_arena_array(f->arena, f->n_params + 1, sizeof *l.param);
+    all = ckpt_arena_array(f->arena, f->n_params + 1, sizeof *all);
+    if (!l.param || !all)
+        return ckpt_fail_memory(f->err);
+    int rc = ckpt_order_lines(f->out->order, rnm_line, &l);
+    for (size_t i = 0; i < l.n && i < l.rest; i++)
+        all[n++] = l.param[i];
+    for (size_t i = 0; l.rest != SIZE_MAX && i < f->n_params; i++) {
+        if (!rnm_listed(&l, f->param[i]))
+            all[n++] = f->param[i];
+    }
+    for (size_t i = l.rest; i < l.n; i++)
+        all[n++] = l.param[i];
+    f->param = all;
+    f->n_params = n;
+    return rc;
 }
 
 /*
@@ -210,7 +279,7 @@ static bool rnm_in_order(rnm_finder *f)
     }
     if (!only)
         f->out->why = "the optimizer names its parameters by number, and shapes do not show which "
-                      "of the model's parameters it has";
+                      "of the model's parameters it has" RNM_HELP;
     return true;
 }
 
@@ -418,12 +487,16 @@ static bool rnm_has_all(const rnm_finder *f)
 /* The reason why one group of numbers is not in the model's order. */
 static const char *rnm_unordered(const rnm_finder *f)
 {
+    if (f->out->order)
+        return "the optimizer names its parameters by number, and their shapes are not those of "
+               "the parameters in the given order";
     if (rnm_reversed(f))
         return "the optimizer names its parameters by number, and their shapes are the model's in "
-               "reverse order: the optimizer was given them in another order than the model has";
+               "reverse order: the optimizer was given them in another order than the model "
+               "has" RNM_HELP;
     if (rnm_has_all(f))
         return "the optimizer names its parameters by number, and their shapes are the model's, "
-               "but in another order";
+               "but in another order" RNM_HELP;
     return "the optimizer names its parameters by number, and their shapes differ from the model's";
 }
 
@@ -437,6 +510,9 @@ static int rnm_find(rnm_finder *f)
         rc = rnm_told(f, &found);
     if (rc != CKPT_OK || found)
         return rc;
+    rc = rnm_relist(f);
+    if (rc != CKPT_OK)
+        return rc;
     if (!several && rnm_in_order(f))
         return f->out->why ? CKPT_OK : rnm_keep(f);
     if (several) {
@@ -444,7 +520,7 @@ static int rnm_find(rnm_finder *f)
         if (fits && rnm_ascends(f))
             return rnm_keep(f);
         f->out->why = fits ? "the optimizer names its parameters by number, and the shapes in a "
-                             "group are the model's, but in another order"
+                             "group are the model's, but in another order" RNM_HELP
                            : "the optimizer names its parameters by number, and shapes do not "
                              "show which parameters are in which group";
         return CKPT_OK;

@@ -196,6 +196,7 @@ static int rdr_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
                             .path = at.folder,
                             .with_optimizer = opts->with_optimizer,
                             .ignore_copies = opts->ignore_copies,
+                            .order = opts->order_text,
                             .err = err},
                     .list = &at};
     rc = rdr_read(&r);

@@ -239,6 +239,7 @@ typedef enum ckpt_ranks_form {
 typedef struct ckpt_ranks_numbers {
     const ckpt_ranks_set *model, *optim; /* optim: names "<kind>/<number>" */
     const ckpt_value *groups;            /* param_groups of the first rank */
+    const char *order;                   /* the caller's list of parameters, or NULL */
     uint32_t group;                      /* number of ranks that together hold one copy */
     ckpt_ranks_params param;             /* result, in the order of the numbers */
     ckpt_ranks_form form;
@@ -252,9 +253,10 @@ bool ckpt_ranks_is_buffer(const ckpt_ranks_set *model, const ckpt_ranks_item *it
 
 /*
  * Map the optimizer's numbers to parameters.  Numbers follow the model's order, group by group or
- * over all groups.  If shapes allow several assignments, `why` gives the reason for the failure.
+ * over all groups; the caller's list replaces the model's order.  If shapes allow several
+ * assignments, `why` gives the reason for the failure.
  *
- * Errors  CKPT_EFORMAT: invalid param_groups; CKPT_ELIMIT
+ * Errors  CKPT_EFORMAT: invalid param_groups; CKPT_EUSAGE: invalid list; CKPT_ELIMIT
  */
 int ckpt_ranks_number(ckpt_ranks_numbers *out, ckpt_arena *arena, const char *path, ckpt_err *err);
 
@@ -293,6 +295,7 @@ typedef struct ckpt_ranks_run {
     const char *path; /* path of the folder; prefix of messages */
     uint32_t world;   /* number of ranks with files */
     bool with_optimizer, ignore_copies;
+    const char *order; /* the caller's list of parameters, or NULL */
     ckpt_err *err;
     ckpt_ranks_set model, optim;
     bool rngs;                          /* ranks other than the first have random states */

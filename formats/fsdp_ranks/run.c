@@ -561,6 +561,7 @@ static int rru_optim(ckpt_ranks_run *r)
     }
     r->numbers.model = &r->model;
     r->numbers.optim = &r->optim;
+    r->numbers.order = r->order;
     r->numbers.group = rru_group_size(r);
     return r->by_name ? rru_named(r)
                       : ckpt_ranks_number(&r->numbers, r->map->arena, r->path, r->err);

@@ -102,6 +102,11 @@ typedef struct ckpt_open_opts {
      * files may then be missing. Stage 3 stores no complete weights there (CKPT_EMISSING)
      */
     bool weights_only;
+    /*
+     * ckpt_target.order_text, for the parameters of an optimizer that names them by number without
+     * param_names; NULL: the model's order
+     */
+    const char *order_text;
 } ckpt_open_opts;
 
 /*

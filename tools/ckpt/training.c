@@ -86,6 +86,7 @@ int training_open(ckpt_map **map, write_args *a, ckpt_err *err)
         rc = text_read(&a->order_text, a->order, "the order", err);
     // a single pattern stands for all names in the file's order
     a->target.order_text = a->order_text ? a->order_text : a->order ? "*" : NULL;
+    a->cli.open.order_text = a->target.order_text;
     if (rc == CKPT_OK)
         rc = args_open(map, &a->cli, err);
     if (rc == CKPT_OK)
@@ -104,4 +105,5 @@ void training_free(write_args *a)
     free(a->order_text);
     a->order_text = NULL;
     a->target.order_text = NULL;
+    a->cli.open.order_text = NULL;
 }

@@ -169,17 +169,18 @@ def _number(text: str) -> Any:
 
 def open_opts(tag: Optional[str] = None, optimizer: bool = False, frozen: bool = True, as_file: bool = False,
               keep_slices: bool = False, slice_rules: Optional[str] = None, ignore_copies: bool = False,
-              require_crc: bool = False, training: bool = False) -> Any:
+              require_crc: bool = False, training: bool = False, order_text: Optional[str] = None) -> Any:
     """Make ckpt_open_opts from this package's arguments."""
     return _lib.sized(_lib.OpenOpts, tag=tag.encode('utf-8', 'surrogateescape') if tag is not None else None,
                       whole_checkpoint=not as_file, with_optimizer=optimizer, skip_frozen=not frozen, require_crc=require_crc,
                       keep_slices=keep_slices, slice_rules=slice_rules.encode() if slice_rules else None,
-                      ignore_copies=ignore_copies, training=training)
+                      ignore_copies=ignore_copies, training=training, order_text=order_text.encode() if order_text else None)
 
 
 def open(path: 'os.PathLike[str] | str', *, tag: Optional[str] = None, optimizer: bool = False, frozen: bool = True,
          check: str = 'whole', as_file: bool = False, keep_slices: bool = False, slice_rules: Optional[str] = None,
-         ignore_copies: bool = False, require_crc: bool = False, training: bool = False) -> Checkpoint:
+         ignore_copies: bool = False, require_crc: bool = False, training: bool = False,
+         order_text: Optional[str] = None) -> Checkpoint:
     """Open a checkpoint of any format: a file, a model folder, a run, a tag folder, or one of their shards.  Reads only headers.
 
     tag            DeepSpeed: this tag instead of the one in `latest`
@@ -193,8 +194,9 @@ def open(path: 'os.PathLike[str] | str', *, tag: Optional[str] = None, optimizer
     ignore_copies  DeepSpeed: do not compare masters with the module's 16-bit copies
     require_crc    treat records without a checksum as an error
     training       read a torch file with a model and its optimizer as a run
+    order_text     names of parameters, one per line, in the order of an optimizer that has only their numbers
     """
     if check not in CHECKS:
         raise UsageError("check=%r: expected 'whole', 'all' or 'none'" % (check,))
-    opts = open_opts(tag, optimizer, frozen, as_file, keep_slices, slice_rules, ignore_copies, require_crc, training)
+    opts = open_opts(tag, optimizer, frozen, as_file, keep_slices, slice_rules, ignore_copies, require_crc, training, order_text)
     return Checkpoint(Handle.open(path, opts), check)

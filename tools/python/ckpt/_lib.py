@@ -87,7 +87,7 @@ class OpenOpts(c.Structure):
     _fields_ = [('size', c.c_size_t), ('tag', c.c_char_p), ('whole_checkpoint', c.c_bool), ('with_optimizer', c.c_bool),
                 ('skip_frozen', c.c_bool), ('collect', c.c_bool), ('require_crc', c.c_bool), ('keep_slices', c.c_bool),
                 ('slice_rules', c.c_char_p), ('join_first_axis', c.c_bool), ('ignore_copies', c.c_bool), ('training', c.c_bool),
-                ('weights_only', c.c_bool)]
+                ('weights_only', c.c_bool), ('order_text', c.c_char_p)]
 
 
 class Filter(c.Structure):

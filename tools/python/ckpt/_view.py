@@ -256,7 +256,8 @@ def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = 
     check(lib().ckpt_target_check(c.byref(target), c.byref(err)), err)
     with contextlib.ExitStack() as undo:
         model = source if isinstance(source, Checkpoint) else \
-            open_checkpoint(source, tag=tag, optimizer=bool(caps & WRITES_STATE), keep_slices=bool(caps & HAS_RANKS))
+            open_checkpoint(source, tag=tag, optimizer=bool(caps & WRITES_STATE), keep_slices=bool(caps & HAS_RANKS),
+                            order_text=options.get('order_text'))
         if isinstance(source, Checkpoint) and tag is not None:
             raise UsageError('tag needs a path, not an open checkpoint')
         keep = undo.enter_context(contextlib.ExitStack())
