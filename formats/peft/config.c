@@ -85,6 +85,12 @@ static int aj_kind(const ckpt_value *config, const char *path, ckpt_err *err)
     if (!config || config->kind != CKPT_V_DICT || !type || type->kind != CKPT_V_STR)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: no peft_type: not a configuration of an adapter",
                          path);
+    if (ckpt_value_get(config, "num_virtual_tokens"))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: an adapter of type %.60s cannot be merged: it adds inputs, or keys "
+                         "and values, before those of the prompt, and no weight of the base can "
+                         "hold them; load the base and the adapter with PEFT",
+                         path, type->as.text.at);
     if (!ckpt_value_is(type, "LORA"))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s: an adapter of type %.60s: only LORA (DoRA and rsLoRA too) is merged; "

@@ -6,7 +6,8 @@
 
 Adapters of many kinds are made for a tiny Llama and a tiny GPT-2, merged by merge_and_unload and by ckpt convert --adapter:
 F32 within 1e-6 of the tensor's largest value, BF16 within one step.  An adapter folder written by ckpt is loaded by PEFT with
-no key left over, and gives the same logits.
+no key left over, and gives the same logits.  So are adapters of prompts and prefixes, which ckpt does not merge, in both of
+PEFT's files.
 """
 import os
 import shutil
@@ -26,6 +27,15 @@ KINDS = {
     'gpt2': dict(r=3, lora_alpha=4, target_modules=['c_attn', 'c_proj'], fan_in_fan_out=True, bias='all'),
     'gpt2 said to be linear': dict(r=3, lora_alpha=4, target_modules=['c_proj'], fan_in_fan_out=True),
     'experts': dict(r=2, lora_alpha=4, target_modules=[], target_parameters=['mlp.experts.gate_up_proj', 'mlp.experts.down_proj']),
+}
+
+# adapters that no weight can hold: class of the configuration, its values
+PROMPTS = {
+    'prefix': ('PrefixTuningConfig', dict(num_virtual_tokens=3)),
+    'prefix by a network': ('PrefixTuningConfig', dict(num_virtual_tokens=3, prefix_projection=True, encoder_hidden_size=16)),
+    'prompt': ('PromptTuningConfig', dict(num_virtual_tokens=4)),
+    'p-tuning': ('PromptEncoderConfig', dict(num_virtual_tokens=4, encoder_hidden_size=16)),
+    'prompts of tasks': ('MultitaskPromptTuningConfig', dict(num_virtual_tokens=4, num_tasks=2, num_ranks=1)),
 }
 
 
@@ -100,6 +110,40 @@ def one(args, kind, dtype, out, autocast=True):
     return found
 
 
+def prompt(args, kind, binary, out):
+    """An adapter of a prompt, read from one of PEFT's files and written as both."""
+    import peft
+    import torch
+    folder = {x: os.path.join(out, x) for x in ('base', 'adapter', 'merged', 'again', 'torch')}
+    for path in folder.values():
+        shutil.rmtree(path, ignore_errors=True)
+    name, values = PROMPTS[kind]
+    base = model(kind, torch.float32)
+    base.save_pretrained(folder['base'])
+    live = peft.get_peft_model(base, getattr(peft, name)(task_type='CAUSAL_LM', **values))
+    live.save_pretrained(folder['adapter'], safe_serialization=not binary)
+    checks.ckpt(args, 'convert', '-q', folder['adapter'], folder['again'], '--to', 'hf')
+    os.mkdir(folder['torch'])
+    shutil.copy(os.path.join(folder['adapter'], 'adapter_config.json'), folder['torch'])
+    checks.ckpt(args, 'convert', '-q', folder['again'], os.path.join(folder['torch'], 'adapter_model.bin'), '--to', 'torch')
+    inputs = {'input_ids': torch.arange(12).reshape(1, 12)}
+    if 'num_tasks' in values:
+        inputs['task_ids'] = torch.tensor([1])
+
+    def logits(which):
+        return peft.PeftModel.from_pretrained(model(kind, torch.float32), folder[which]).eval()(**inputs).logits
+    found = ['logits of the adapter written to %s differ' % x for x in ('again', 'torch') if not logits(x).equal(logits('adapter'))]
+    for x in 'again', 'torch':
+        checks.ckpt(args, 'diff', folder['adapter'], folder[x])
+        checks.ckpt(args, 'verify', folder[x])
+    try:
+        checks.ckpt(args, 'convert', folder['base'], folder['merged'], '--to', 'hf', '--adapter', folder['adapter'])
+        found.append('it was merged')
+    except RuntimeError as x:
+        found += [] if 'cannot be merged' in str(x) else [str(x)]
+    return found
+
+
 def main():
     args = checks.arguments()
     tally = checks.Tally(args.verbose)
@@ -114,6 +158,10 @@ def main():
             for dtype in torch.float16, torch.bfloat16:
                 if not args.only or kind in args.only:
                     tally.call('%s, %s throughout' % (kind, dtype), one, args, kind, dtype, out, False)
+        for kind in PROMPTS:
+            for binary in False, True:
+                if not args.only or kind in args.only:
+                    tally.call('%s, %s' % (kind, 'adapter_model.bin' if binary else 'safetensors'), prompt, args, kind, binary, out)
     return tally.end('adapters')
 
 

@@ -12,6 +12,7 @@ change() { # FOLDER EXPRESSION: a copy of the adapter whose configuration is edi
     sed -i "$2" "$1/adapter_config.json"
 }
 change ia3 's/"peft_type": "LORA"/"peft_type": "IA3"/'; try ia3
+change prefix 's/"peft_type": "LORA"/"peft_type": "PREFIX_TUNING", "num_virtual_tokens": 3/'; try prefix
 change rank 's/"r": 3/"r": 4/'; try rank
 change alora 's/"alora_invocation_tokens": null/"alora_invocation_tokens": [1, 2]/'; try alora
 change bias 's/"bias": "lora_only"/"bias": "none"/'; try bias
