@@ -210,23 +210,30 @@ static bool rec_put(zt_records *r, const ckpt_text *text)
     return ckpt_bytes_add(&r->text, text->at, text->n);
 }
 
-/* Write Alpaca's prompt and the answer, which is the only span. */
-static bool rec_instruction(zt_records *r, const ckpt_value *v)
+/* Write Alpaca's prompt. */
+static bool rec_request(zt_records *r, const ckpt_value *v)
 {
     const ckpt_text *input = rec_text(v, "input");
-    zt_span *span = ckpt_vec_push(&r->answers);
-    bool ok = span != NULL;
+    bool ok;
 
     if (input && input->n == 0)
         input = NULL;
-    ok = ok && ckpt_bytes_printf(
-                   &r->text, "%s" REC_APPROPRIATE "### Instruction:\n",
-                   input ? REC_TASK(", paired with an input that provides further context. ")
-                         : REC_TASK(". "));
+    ok =
+        ckpt_bytes_printf(&r->text, "%s" REC_APPROPRIATE "### Instruction:\n",
+                          input ? REC_TASK(", paired with an input that provides further context. ")
+                                : REC_TASK(". "));
     ok = ok && rec_put(r, rec_text(v, "instruction"));
     if (ok && input)
         ok = ckpt_bytes_printf(&r->text, "\n\n### Input:\n") && rec_put(r, input);
-    ok = ok && ckpt_bytes_printf(&r->text, "\n\n### Response:");
+    return ok && ckpt_bytes_printf(&r->text, "\n\n### Response:");
+}
+
+/* Write the prompt and the answer, which is the only span. */
+static bool rec_instruction(zt_records *r, const ckpt_value *v)
+{
+    zt_span *span = ckpt_vec_push(&r->answers);
+    bool ok = span && rec_request(r, v);
+
     if (!ok)
         return false;
     span->from = r->text.n;
@@ -235,9 +242,9 @@ static bool rec_instruction(zt_records *r, const ckpt_value *v)
     return ok;
 }
 
-static int rec_talk(zt_records *r, const ckpt_value *v, ckpt_err *err)
+static int rec_talk(zt_records *r, const ckpt_value *v, bool prompt, ckpt_err *err)
 {
-    const zt_talk talk = {ckpt_value_get(v, "messages"), r->bos, r->eos};
+    const zt_talk talk = {ckpt_value_get(v, "messages"), r->bos, r->eos, prompt};
 
     if (r->template.n == 0)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
@@ -294,7 +301,7 @@ int zt_records_encode(zt_records *r, const zt_record *record, zt_answer *out, ck
 
     r->text.n = r->answers.n = out->ids.n = out->trained.n = 0;
     if (talk)
-        rc = rec_talk(r, record->value, err);
+        rc = rec_talk(r, record->value, false, err);
     else
         rc = rec_instruction(r, record->value) ? CKPT_OK : ckpt_fail_memory(err);
     // a template writes the begin token itself
@@ -307,4 +314,55 @@ int zt_records_encode(zt_records *r, const zt_record *record, zt_answer *out, ck
         return ckpt_fail_memory(err);
     *end = r->end;
     return CKPT_OK;
+}
+
+/* ---- prompts ---- */
+
+static int rec_ids(const ckpt_value *v, zt_ids *out, ckpt_err *err)
+{
+    const ckpt_seq list = ckpt_value_seq(v);
+
+    if (v->kind != CKPT_V_LIST)
+        return ckpt_fail(err, CKPT_EFORMAT, "\"input_ids\" is not a list of tokens");
+    for (uint64_t i = 0; i < list.n; i++) {
+        int64_t id = -1;
+        int32_t *to = ckpt_vec_push(out);
+
+        if (!to)
+            return ckpt_fail_memory(err);
+        if (!ckpt_value_as_int(list.at[i], &id) || id < 0 || id > INT32_MAX)
+            return ckpt_fail(err, CKPT_EFORMAT, "\"input_ids\" has a value that is no token");
+        *to = (int32_t)id;
+    }
+    return CKPT_OK;
+}
+
+int zt_records_prompt(zt_records *r, const ckpt_value *v, zt_ids *out, ckpt_err *err)
+{
+    const bool talk = ckpt_value_get(v, "messages") != NULL;
+    const ckpt_text *text = rec_text(v, "prompt") ? rec_text(v, "prompt") : rec_text(v, "text");
+    int rc = CKPT_OK;
+
+    if (ckpt_value_get(v, "input_ids"))
+        return rec_ids(ckpt_value_get(v, "input_ids"), out, err);
+    if (!talk && !text && !rec_text(v, "instruction"))
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "expected an object with \"prompt\", \"text\", \"messages\", "
+                         "\"instruction\" or \"input_ids\"");
+    if (!r)
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "text needs a tokenizer: the model's folder has no tokenizer.json and no "
+                         "tokenizer.model; give one with --vocab, or tokens as \"input_ids\"");
+    r->text.n = r->answers.n = 0;
+    if (talk)
+        rc = rec_talk(r, v, true, err);
+    else if (text)
+        rc = rec_put(r, text) ? CKPT_OK : ckpt_fail_memory(err);
+    else
+        rc = rec_request(r, v) ? CKPT_OK : ckpt_fail_memory(err);
+    // a template writes the begin token itself
+    return rc == CKPT_OK
+               ? zt_tokenizer_encode(r->tokenizer, (ckpt_text){(const char *)r->text.at, r->text.n},
+                                     !talk, out, err)
+               : rc;
 }

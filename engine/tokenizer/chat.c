@@ -18,12 +18,15 @@ struct zt_chat {
     tpl_kind kind;
     const char *system;  /* CHATML: the system message of a conversation without one */
     const char *after;   /* text after an answer and its end token */
-    bool prompt_follows; /* LLAMA3: the header of a next answer is always written */
+    const char *prompt;  /* begin of an answer, where one is requested */
+    bool prompt_follows; /* LLAMA3: it is always written */
 };
 
 #define TPL_CHATML_BODY                                                                            \
     "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "             \
     "'\n'}}{% endfor %}"
+#define TPL_CHATML_ANSWER "<|im_start|>assistant\n"
+#define TPL_LLAMA3_ANSWER "<|start_header_id|>assistant<|end_header_id|>\n\n"
 #define TPL_CHATML_PROMPT "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 #define TPL_CHATML_FIRST(text)                                                                     \
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"         \
@@ -49,6 +52,7 @@ struct zt_chat {
 static const zt_chat tpl_known[] = {
     {.name = "ChatML",
      .kind = TPL_CHATML,
+     .prompt = TPL_CHATML_ANSWER,
      .template = "{% for message in messages %}" TPL_CHATML_BODY TPL_CHATML_PROMPT},
     {.name = "ChatML",
      .kind = TPL_CHATML,
@@ -56,16 +60,20 @@ static const zt_chat tpl_known[] = {
     {.name = "ChatML of Qwen2",
      .kind = TPL_CHATML,
      .system = TPL_QWEN,
+     .prompt = TPL_CHATML_ANSWER,
      .template = TPL_CHATML_FIRST(TPL_QWEN)},
     {.name = "ChatML of SmolLM",
      .kind = TPL_CHATML,
      .system = TPL_SMOL,
+     .prompt = TPL_CHATML_ANSWER,
      .template = TPL_CHATML_FIRST(TPL_SMOL)},
     {.name = "Llama-3",
      .kind = TPL_LLAMA3,
+     .prompt = TPL_LLAMA3_ANSWER,
      .template = TPL_LLAMA3_BODY "{% if add_generation_prompt %}" TPL_LLAMA3_PROMPT "{% endif %}"},
     {.name = "Llama-3 with a prompt",
      .kind = TPL_LLAMA3,
+     .prompt = TPL_LLAMA3_ANSWER,
      .prompt_follows = true,
      .template = TPL_LLAMA3_BODY TPL_LLAMA3_PROMPT},
     {.name = "Mistral",
@@ -78,6 +86,7 @@ static const zt_chat tpl_known[] = {
      .template = TPL_MISTRAL("message['content'] + eos_token + ' '")},
     {.name = "Gemma",
      .kind = TPL_GEMMA,
+     .prompt = "<start_of_turn>model\n",
      .template =
          "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role "
          "not supported') }}{% endif %}{% for message in messages %}" TPL_ALTERNATE
@@ -87,6 +96,7 @@ static const zt_chat tpl_known[] = {
          "{{'<start_of_turn>model\n'}}{% endif %}"},
     {.name = "Alpaca",
      .kind = TPL_ALPACA,
+     .prompt = "### Response:\n", // only after a message of the user
      .template =
          "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set "
          "system_message = messages[0]['content'].strip() + '\n\n' %}{% else %}{% set "
@@ -391,6 +401,7 @@ int zt_chat_write(const zt_chat *c, const zt_talk *talk, ckpt_bytes *text, zt_sp
     const ckpt_seq list = ckpt_value_seq(talk->messages);
     tpl_out o = {text, true};
     uint64_t first = 0;
+    bool answered = false;
     int rc = CKPT_OK;
 
     if (list.n == 0)
@@ -412,8 +423,9 @@ int zt_chat_write(const zt_chat *c, const zt_talk *talk, ckpt_bytes *text, zt_sp
         if (to)
             *to = span;
         o.ok = o.ok && (to || !m.answer);
+        answered = m.answer;
     }
-    if (c->prompt_follows)
-        tpl_put(&o, "<|start_header_id|>assistant<|end_header_id|>\n\n");
+    if (c->prompt && (talk->prompt ? c->kind != TPL_ALPACA || !answered : c->prompt_follows))
+        tpl_put(&o, c->prompt);
     return rc == CKPT_OK && !o.ok ? ckpt_fail_memory(err) : rc;
 }

@@ -27,6 +27,7 @@ CKPT_VEC(zt_spans, zt_span);
 typedef struct zt_talk {
     const ckpt_value *messages;
     ckpt_text bos, eos;
+    bool prompt; /* add_generation_prompt: end with the begin of an answer */
 } zt_talk;
 
 /*

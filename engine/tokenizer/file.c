@@ -23,8 +23,7 @@ static bool tkf_null(const ckpt_value *v)
 
 /* ---- bytes ---- */
 
-/* The byte that a character of the alphabet of bytes stands for; -1: another character. */
-static int tkf_byte(uint32_t c)
+int tz_byte_of(uint32_t c)
 {
     if ((c >= 0x21 && c <= 0x7e) || (c >= 0xa1 && c <= 0xac) || (c >= 0xae && c <= 0xff))
         return (int)c;
@@ -54,7 +53,7 @@ static int tkf_text(zt_tokenizer *t, bool bytes, ckpt_text text, tz_token *out, 
         int byte;
 
         i += tz_char(&c, text.at + i);
-        byte = tkf_byte(c);
+        byte = tz_byte_of(c);
         if (byte < 0) {
             out->text = NULL;
             return CKPT_OK;
@@ -74,6 +73,16 @@ static int tkf_add(zt_tokenizer *t, bool bytes, ckpt_text text, tz_token *token,
 {
     int rc = tkf_text(t, bytes, text, token, err);
 
+    const bool same = rc == CKPT_OK && !token->text;
+    tz_shown shown = {.text = token->text, .n = token->n, .id = token->id, .bytes = bytes};
+
+    if (same) { // text has another character than those of bytes
+        shown.text = ckpt_arena_string(t->arena, text.at, text.n);
+        shown.n = (uint32_t)text.n;
+        rc = shown.text ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    if (rc == CKPT_OK)
+        rc = tz_show(t, &shown, err);
     if (rc != CKPT_OK)
         return rc;
     if (token->text)
@@ -282,6 +291,7 @@ static int tkf_model(zt_tokenizer *t, const ckpt_value *model, ckpt_err *err)
     const bool bytes = n > 0 && t->split.at[n - 1].kind == TZ_BYTE_LEVEL;
     const bool bpe = type ? ckpt_value_is(type, "BPE") : ckpt_value_get(model, "merges") != NULL;
 
+    t->byte_level = bytes;
     for (size_t i = 0; i < n; i++) {
         if (t->split.at[i].kind == TZ_BYTE_LEVEL && (i + 1 < n || !bpe))
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
@@ -321,6 +331,7 @@ static int tkf_added_one(zt_tokenizer *t, const ckpt_value *v, ckpt_err *err)
     tz_token token = {.id = (int32_t)t->added.n};
     ckpt_bytes text = {0}, spare = {0};
     tz_added *to = ckpt_vec_push(&t->added);
+    tz_shown shown = {.added = true, .special = tz_flag(v, "special", false)};
     int64_t id = -1;
     int rc = to ? CKPT_OK : ckpt_fail_memory(err);
 
@@ -332,6 +343,11 @@ static int tkf_added_one(zt_tokenizer *t, const ckpt_value *v, ckpt_err *err)
     rc = tkf_agrees(t, content->as.text, id, err);
     *to = (tz_added){(int32_t)id, tz_flag(v, "single_word", false), tz_flag(v, "lstrip", false),
                      tz_flag(v, "rstrip", false)};
+    shown.id = (int32_t)id;
+    shown.n = (uint32_t)content->as.text.n;
+    shown.text = rc == CKPT_OK ? ckpt_arena_string(t->arena, content->as.text.at, shown.n) : NULL;
+    if (rc == CKPT_OK)
+        rc = shown.text ? tz_show(t, &shown, err) : ckpt_fail_memory(err);
     if (rc == CKPT_OK && !ckpt_bytes_add(&text, content->as.text.at, content->as.text.n))
         rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK && normal)
@@ -457,11 +473,15 @@ static int tkf_own(zt_tokenizer *t, const ckpt_value *v, ckpt_value **out, ckpt_
 
 static int tkf_parts(zt_tokenizer *t, const ckpt_value *all, ckpt_err *err)
 {
-    ckpt_value *normal = NULL, *split = NULL;
+    ckpt_value *normal = NULL, *split = NULL, *decoder = NULL;
     int rc = tkf_own(t, ckpt_value_get(all, "normalizer"), &normal, err);
 
     if (rc == CKPT_OK)
         rc = tkf_own(t, ckpt_value_get(all, "pre_tokenizer"), &split, err);
+    if (rc == CKPT_OK)
+        rc = tkf_own(t, ckpt_value_get(all, "decoder"), &decoder, err);
+    if (rc == CKPT_OK)
+        rc = tz_decoder_read(&t->decoder, decoder, 0, err);
     if (rc == CKPT_OK)
         rc = tz_normal_read(&t->normalizer, normal, 0, err);
     if (rc == CKPT_OK)

@@ -224,7 +224,51 @@ void tz_unigram_free(tz_unigram *u); /* NULL is fine */
  */
 int tz_unigram_encode(tz_unigram *u, const char *s, size_t n, zt_ids *out, ckpt_err *err);
 
+/* ---- decode.c ---- */
+
+/* A token as text. */
+typedef struct tz_shown {
+    const char *text;
+    uint32_t n; /* bytes */
+    int32_t id;
+    bool added, special;
+    bool bytes; /* the text is bytes, and not in the alphabet of bytes */
+} tz_shown;
+CKPT_VEC(tz_showns, tz_shown);
+
+/* The order is that of the names in decode.c. */
+typedef enum tz_step_kind {
+    TZ_BYTES,
+    TZ_METASPACES,
+    TZ_FALLBACK,
+    TZ_FUSE,
+    TZ_STRIP_CHAR,
+    TZ_REPLACE_TEXT,
+    TZ_WORDPIECES,
+    TZ_STEP_OTHER /* not implemented; refused when it is used, because training needs none */
+} tz_step_kind;
+
+typedef struct tz_step {
+    tz_step_kind kind;
+    ckpt_text text; /* the character, the prefix, the replacement; OTHER: the name */
+    uint64_t start, stop;
+    bool flag; /* METASPACES: no blank at the begin; WORDPIECES: clean up */
+    tz_pattern pattern;
+} tz_step;
+CKPT_VEC(tz_steps, tz_step);
+
+/* Append the steps of a decoder, whose texts must outlive them.  Errors as zt_tokenizer_open. */
+int tz_decoder_read(tz_steps *out, const ckpt_value *v, unsigned depth, ckpt_err *err);
+void tz_decoder_free(tz_steps *all);
+
+/* Note the text of a token, in any order; sort them at the end.  Errors CKPT_ELIMIT */
+int tz_show(zt_tokenizer *t, const tz_shown *one, ckpt_err *err);
+void tz_show_sort(zt_tokenizer *t);
+
 /* ---- tokenizer.c, file.c, spm.c ---- */
+
+/* The byte that a character of GPT-2's alphabet of bytes stands for; -1: another character. */
+int tz_byte_of(uint32_t c);
 
 /* A token that is found in text before the model sees it. */
 typedef struct tz_added {
@@ -245,6 +289,9 @@ struct zt_tokenizer {
     tz_bpe *bpe; /* one of these */
     tz_unigram *unigram;
     zt_ids before, after; /* tokens of the post-processor */
+    tz_showns shown;      /* sorted by number */
+    tz_steps decoder;
+    bool byte_level; /* the vocabulary's texts are bytes */
     tz_work work;
 };
 

@@ -287,6 +287,17 @@ static int spi_find(spi_model *m, ckpt_text t, int64_t id, const ckpt_value *fla
                      .single_word = tz_flag(flags, "single_word", false),
                      .left = tz_flag(flags, "lstrip", false),
                      .right = tz_flag(flags, "rstrip", false)};
+    if (flags) {
+        const tz_shown shown = {.text = token.text,
+                                .n = token.n,
+                                .id = (int32_t)id,
+                                .added = true,
+                                .special = tz_flag(flags, "special", false)};
+        int rc = tz_show(m->t, &shown, err);
+
+        if (rc != CKPT_OK)
+            return rc;
+    }
     return tz_vocab_add(&m->t->raw, &token, err);
 }
 
@@ -316,6 +327,45 @@ static int spi_added(spi_model *m, const ckpt_value *config, ckpt_err *err)
                          : rc;
 }
 
+/* ---- tokens to text ---- */
+
+static int spi_step(spi_model *m, const tz_step *step, ckpt_err *err)
+{
+    tz_step *to = ckpt_vec_push(&m->t->decoder);
+
+    if (!to)
+        return ckpt_fail_memory(err);
+    *to = *step;
+    return CKPT_OK;
+}
+
+/* The texts of pieces, and the decoders that transformers makes for both kinds. */
+static int spi_decoder(spi_model *m, ckpt_err *err)
+{
+    const ckpt_text space = {SPI_SPACE, 3}, blank = {" ", 1};
+    const tz_step metaspace = {.kind = TZ_METASPACES, .text = space, .flag = m->prefix};
+    const tz_step bpe[] = {
+        {.kind = TZ_REPLACE_TEXT, .text = blank, .pattern = {.text = space}},
+        {.kind = TZ_FALLBACK},
+        {.kind = TZ_FUSE},
+        {.kind = TZ_STRIP_CHAR, .text = blank, .start = 1},
+    };
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < m->types.n; i++) {
+        const tz_token *t = &m->t->vocab.token.at[i];
+        const bool special = m->types.at[i] == SPI_UNKNOWN || m->types.at[i] == SPI_CONTROL;
+
+        rc = tz_show(m->t, &(tz_shown){.text = t->text, .n = t->n, .id = t->id, .special = special},
+                     err);
+    }
+    if (rc == CKPT_OK && m->kind == 1)
+        return spi_step(m, &metaspace, err);
+    for (size_t i = 0; rc == CKPT_OK && i < (m->prefix ? 4U : 3U); i++)
+        rc = spi_step(m, &bpe[i], err);
+    return rc;
+}
+
 static int spi_end(zt_ids *to, int64_t id, bool wanted, ckpt_err *err)
 {
     int32_t *at = wanted && id >= 0 ? ckpt_vec_push(to) : NULL;
@@ -336,6 +386,8 @@ static int spi_build(spi_model *m, const ckpt_value *config, ckpt_err *err)
         rc = spi_make(m, err);
     if (rc == CKPT_OK)
         rc = spi_added(m, config, err);
+    if (rc == CKPT_OK)
+        rc = spi_decoder(m, err);
     // without a word in the file: as the classes of Llama and T5 do
     if (rc == CKPT_OK)
         rc = spi_end(&m->t->before, m->begin, tz_flag(config, "add_bos_token", m->kind == 2), err);

@@ -30,6 +30,7 @@ int zt_tokenizer_open(zt_tokenizer **out, const char *path, ckpt_err *err)
     rc = !t->arena          ? ckpt_fail_memory(err)
          : enc_is_spm(path) ? tz_spm_read(t, path, err)
                             : tz_file_read(t, path, err);
+    tz_show_sort(t);
     if (rc == CKPT_OK)
         *out = t;
     else
@@ -53,6 +54,8 @@ void zt_tokenizer_free(zt_tokenizer *t)
     tz_unigram_free(t->unigram);
     ckpt_vec_free(&t->before);
     ckpt_vec_free(&t->after);
+    ckpt_vec_free(&t->shown);
+    tz_decoder_free(&t->decoder);
     ckpt_vec_free(&t->work.text);
     ckpt_vec_free(&t->work.spare);
     ckpt_vec_free(&t->work.piece);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tokenizer.h: declares the tokenizer of a model folder, which converts text to token numbers.
+ * tokenizer.h: declares the tokenizer of a model folder, which converts text to token numbers and
+ * back.
  *
  *     tokenizer.c  text to tokens: added tokens, then the parts below
  *     file.c       tokenizer.json to those parts; spm.c: tokenizer.model
  *     vocab.c      tokens by their text; sorted.c: the keys that a text begins with
  *     normal.c     normalizers (charsmap.c: SentencePiece's table of characters)
+ *     decode.c     tokens to text, by tokenizer.json's decoder
  *     chars.c      classes of characters; fields.c: values of tokenizer.json
  *     split.c      pre-tokenizers; regex.c: regular expressions, by PCRE2
  *     bpe.c        pairs of tokens merged by rank; unigram.c: the most probable pieces
@@ -46,6 +48,15 @@ int32_t zt_tokenizer_find(const zt_tokenizer *t, const char *text);
  *          longer than ZT_TEXT_BYTES, a regular expression takes too long, out of memory
  */
 int zt_tokenizer_encode(zt_tokenizer *t, ckpt_text text, bool special, zt_ids *out, ckpt_err *err);
+
+/*
+ * Append the text of n tokens, without special ones and numbers that have no token, as decode of
+ * `tokenizers` does.
+ *
+ * Errors   CKPT_EUNSUPPORTED: the file's decoder is not implemented; CKPT_ELIMIT
+ */
+int zt_tokenizer_decode(const zt_tokenizer *t, const int32_t *ids, size_t n, ckpt_bytes *out,
+                        ckpt_err *err);
 
 #define ZT_TEXT_BYTES (UINT64_C(256) << 20) /* limit of one text */
 

@@ -5,6 +5,7 @@
     chat_equal.py --encode PROGRAM [--seed N]
 """
 import argparse
+import itertools
 import json
 import random
 import subprocess
@@ -78,9 +79,9 @@ def conversation(r):
     return [{'role': x, 'content': ' '.join(r.choice(words) for _ in range(r.randrange(4)))} for x in roles]
 
 
-def ours(program, template, talks):
+def ours(program, template, talks, prompt):
     data = b''.join(b'%d\n%s' % (len(x), x) for x in (json.dumps(t).encode() for t in talks))
-    p = subprocess.run([program, '--chat', template, BOS, EOS], input=data, capture_output=True)
+    p = subprocess.run([program, '--chat', template, BOS, EOS] + ['prompt'] * prompt, input=data, capture_output=True)
     if p.returncode:
         return None
     return [None if x.startswith('!') else json.loads(x) for x in p.stdout.decode().split('\n')[:-1]]
@@ -95,15 +96,15 @@ def main():
     bad = refused = 0
     talks = [conversation(r) for _ in range(200)]
     t = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), bos_token=BOS, eos_token=EOS)
-    for name, template in TEMPLATES.items():
-        got = ours(a.encode, template, talks)
+    for (name, template), prompt in itertools.product(TEMPLATES.items(), (False, True)):
+        got = ours(a.encode, template, talks, prompt)
         if got is None:
             print('%s: is not recognised' % name)
             bad += 1
             continue
         for talk, g in zip(talks, got):
             try:
-                want = t.apply_chat_template(talk, chat_template=template, tokenize=False)
+                want = t.apply_chat_template(talk, chat_template=template, tokenize=False, add_generation_prompt=prompt)
             except Exception:   # raise_exception of the template
                 want = None
                 refused += 1
@@ -114,7 +115,7 @@ def main():
                 bad += 1
                 break
     for name, template in OTHERS.items():
-        if ours(a.encode, template, talks) is not None:
+        if ours(a.encode, template, talks, False) is not None:
             print('%s: is taken for a known template' % name)
             bad += 1
     print('chat templates: %d wrong of %d; %d conversations refused by both' % (bad, len(TEMPLATES) + len(OTHERS), refused))

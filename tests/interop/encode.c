@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * encode.c: prints the tokens of texts, for comparisons with other tokenizers.
+ * encode.c: prints the tokens of texts, and texts of tokens, for comparisons with other tokenizers.
  *
  *     encode FILE [special] < TEXTS
- *     encode --chat TEMPLATE BOS EOS < TEXTS
+ *     encode --decode FILE < TEXTS
+ *     encode --chat TEMPLATE BOS EOS [prompt] < TEXTS
  *
  * TEXTS are a number of bytes, a newline, the bytes, and again.  A line of numbers is printed for
- * each, "!" and a reason if the text is refused.  With --chat, each text is a list of messages in
- * JSON; the line is the text of the conversation, and those of its answers, as a list in JSON.
+ * each, "!" and a reason if the text is refused.  With --decode, each text is a line of numbers, and
+ * the line is their text as a string in JSON.  With --chat, each text is a list of messages in
+ * JSON; the line is the text of the conversation, and those of its answers, as a list in JSON;
+ * with `prompt`, it ends with the begin of an answer.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,6 +28,7 @@ typedef struct job {
     bool special;
     const zt_chat *chat;
     ckpt_text bos, eos;
+    bool prompt;
 } job;
 
 static void tokens(const job *j, const char *text, size_t n)
@@ -45,7 +49,7 @@ static void talk(const job *j, const char *text, size_t n)
 {
     const ckpt_json_text json = {.name = "messages", .at = text, .n = n, .max = n};
     ckpt_arena *arena = ckpt_arena_new(0);
-    zt_talk t = {NULL, j->bos, j->eos};
+    zt_talk t = {NULL, j->bos, j->eos, j->prompt};
     ckpt_value *v = NULL;
     ckpt_bytes out = {0}, line = {0};
     zt_spans spans = {0};
@@ -70,15 +74,42 @@ static void talk(const job *j, const char *text, size_t n)
     ckpt_arena_free(arena);
 }
 
+static void text_of(const job *j, const char *numbers, size_t n)
+{
+    zt_ids ids = {0};
+    ckpt_bytes text = {0}, line = {0};
+    ckpt_err err = {0};
+    char *end;
+    int rc;
+
+    (void)n;
+    for (long id = strtol(numbers, &end, 10); end != numbers; id = strtol(numbers, &end, 10)) {
+        int32_t *to = ckpt_vec_push(&ids);
+        if (to)
+            *to = (int32_t)id;
+        numbers = end;
+    }
+    rc = zt_tokenizer_decode(j->tokenizer, ids.at, ids.n, &text, &err);
+    if (rc == CKPT_OK && ckpt_json_string(&line, text.n ? (const char *)text.at : "", text.n, true))
+        printf("%.*s\n", (int)line.n, (const char *)line.at);
+    else
+        printf("! %s\n", err.text);
+    ckpt_vec_free(&ids);
+    ckpt_vec_free(&text);
+    ckpt_vec_free(&line);
+}
+
 int main(int argc, char **argv)
 {
-    job j = {.special = argc > 2};
-    const bool chat = argc == 5 && strcmp(argv[1], "--chat") == 0;
+    const bool chat = argc > 4 && strcmp(argv[1], "--chat") == 0;
+    const bool decode = argc == 3 && strcmp(argv[1], "--decode") == 0;
+    job j = {.special = argc > 2, .prompt = argc > 5};
     ckpt_err err = {0};
     unsigned long n;
 
-    if (argc < 2 || (chat ? zt_chat_find(&j.chat, (ckpt_text){argv[2], strlen(argv[2])}, &err)
-                          : zt_tokenizer_open(&j.tokenizer, argv[1], &err)) != CKPT_OK) {
+    if (argc < 2 ||
+        (chat ? zt_chat_find(&j.chat, (ckpt_text){argv[2], strlen(argv[2])}, &err)
+              : zt_tokenizer_open(&j.tokenizer, argv[decode ? 2 : 1], &err)) != CKPT_OK) {
         fprintf(stderr, "encode: %s\n", err.text);
         return 1;
     }
@@ -92,7 +123,7 @@ int main(int argc, char **argv)
         if (!text || fread(text, 1, n, stdin) != n)
             return 1;
         text[n] = 0;
-        (chat ? talk : tokens)(&j, text, n);
+        (chat ? talk : decode ? text_of : tokens)(&j, text, n);
         free(text);
     }
     zt_tokenizer_free(j.tokenizer);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Token numbers of zerotrain's tokenizer against Hugging Face's `tokenizers`, on small tokenizers that the library trains here.
+"""Token numbers of zerotrain's tokenizer, and texts of tokens, against Hugging Face's `tokenizers`, on small tokenizers that the library trains here.
 
     tokenizers_equal.py --encode PROGRAM [--seed N] [--count N] [--record FOLDER]
 
@@ -266,9 +266,10 @@ def make():
         print('tokenizers: no sentencepiece: its table of characters is not tried')
 
 
-def ours(program, path, texts, special):
+def ours(program, path, texts, special, decode=False):
     data = b''.join(b'%d\n%s' % (len(x.encode()), x.encode()) for x in texts)
-    p = subprocess.run([program, path] + (['special'] if special else []), input=data, capture_output=True)
+    words = [program, '--decode', path] if decode else [program, path] + (['special'] if special else [])
+    p = subprocess.run(words, input=data, capture_output=True)
     if p.returncode:
         raise SystemExit('%s: %s' % (path, p.stderr.decode()))
     return p.stdout.decode().split('\n')[:-1]
@@ -290,6 +291,41 @@ def compare(a, name, t, texts):
                     print('   ', [t.id_to_token(int(x)) for x in w.split()], '\n   ', [t.id_to_token(int(x)) for x in g.split() if x.isdigit()])
         if len(got) != len(want):
             bad += 1
+    return bad
+
+
+LLAMA = [decoders.Replace('▁', ' '), decoders.ByteFallback(), decoders.Fuse()]
+DECODERS = {'none': None, 'llama': decoders.Sequence(LLAMA + [decoders.Strip(' ', 1, 0)]), 'gemma': decoders.Sequence(LLAMA),
+            'metaspace': decoders.Metaspace(prepend_scheme='always'), 'metaspace never': decoders.Metaspace(prepend_scheme='never'),
+            'wordpiece': decoders.WordPiece('##'), 'wordpiece plain': decoders.WordPiece('a', cleanup=False),
+            'strip': decoders.Strip('e', 2, 0)}   # its end panics on short tokens
+
+
+def some_ids(t, texts, r):
+    """Tokens of texts, and any tokens: parts of characters, special ones, numbers without a token."""
+    n = t.get_vocab_size()
+    return [x.ids for x in t.encode_batch(texts)] + [[r.randrange(n + 3) for _ in range(r.randrange(12))] for _ in range(len(texts))]
+
+
+def compare_decoded(a, name, t, texts, r):
+    """The texts of tokens, with the decoders of known models."""
+    bad = 0
+    some = some_ids(t, texts[:150], r)
+    for kind, decoder in DECODERS.items() if not isinstance(t.decoder, decoders.ByteLevel) else [('bytes', t.decoder)]:
+        j = json.loads(t.to_str())
+        j['decoder'] = None if decoder is None else json.loads(decoder.__getstate__())
+        t = Tokenizer.from_str(json.dumps(j))
+        path = os.path.join(a.folder, name + '.json')
+        t.save(path)
+        want = [json.dumps(t.decode(x, skip_special_tokens=True)) for x in some]
+        got = ours(a.encode, path, [' '.join(map(str, x)) for x in some], False, True)
+        got = [json.dumps(json.loads(x)) if x[:1] == '"' else x for x in got]
+        for ids, w, g in zip(some, want, got):
+            if w != g:
+                bad += 1
+                if bad <= 3:
+                    print('%s, decoder %s: %r:\n  tokenizers %s\n  zerotrain  %s' % (name, kind, [t.id_to_token(x) for x in ids], w, g))
+        bad += len(got) != len(want)
     return bad
 
 
@@ -349,6 +385,25 @@ def record(a):
             f.write(''.join(' '.join(map(str, [1] + m.encode(x))) + '\n' if x in plain else '\n' for x in texts))
 
 
+def record_decoded(a):
+    """decoded.json: tokens and their text, for the recorded tokenizers; those without a decoder get one."""
+    r = random.Random(6)
+    with open(os.path.join(a.record, 'texts.json')) as f:
+        texts = json.load(f)
+    out = {}
+    for name, kind in (('gpt2', 'bytes'), ('llama3', 'bytes'), ('qwen2', 'bytes'), ('mistral', 'metaspace'), ('llama2', 'llama'),
+                       ('unigram', 'metaspace')):
+        path = os.path.join(a.record, name + '.json')
+        t = Tokenizer.from_file(path)
+        if kind != 'bytes':
+            t.decoder = DECODERS[kind]
+            t.save(path, pretty=False)
+        out[name] = [{'ids': x, 'text': t.decode(x)} for x in some_ids(t, r.sample(texts, 10), r)]
+    with open(os.path.join(a.record, 'decoded.json'), 'w') as f:
+        json.dump(out, f, ensure_ascii=True)
+        f.write('\n')
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--encode', required=True)
@@ -357,14 +412,15 @@ def main():
     p.add_argument('--record')
     a = p.parse_args()
     if a.record:
-        return record(a)
+        record(a)
+        return record_decoded(a)
     r = random.Random(a.seed)
     texts = CORPUS + ['', ' ', '\n'] + ['ab' * 3000, ' ' * 500, '\n' * 300 + 'x'] + [random_text(r) for _ in range(a.count)]
     bad = n = 0
     with tempfile.TemporaryDirectory() as a.folder:
         for name, t in make():
             n += 1
-            wrong = compare(a, name, t, texts)
+            wrong = compare(a, name, t, texts) + compare_decoded(a, name, t, texts, r)
             bad += wrong > 0
             if wrong:
                 print('%s: %d of %d texts differ (seed %d)' % (name, wrong, 2 * len(texts), a.seed))

@@ -62,7 +62,7 @@ static int write_talk(const char *template, const char *messages, ckpt_bytes *ou
         *at = *at == '\'' ? '"' : *at;
     text.n = strlen(json);
     assert_int_equal(ckpt_json_parse(&v, arena, &text, err), CKPT_OK);
-    const zt_talk talk = {v, {"<s>", 3}, {"</s>", 4}};
+    const zt_talk talk = {v, {"<s>", 3}, {"</s>", 4}, false};
     rc = zt_chat_write(find(template), &talk, out, spans, err);
     ckpt_arena_free(arena);
     return rc;

@@ -75,6 +75,70 @@ static void test_recorded(void **state)
     compare("spm.model");
 }
 
+/* Compare the texts of recorded tokens. */
+static void test_decoded(void **state)
+{
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_value *all = NULL;
+    ckpt_err err = {0};
+    char path[256];
+
+    (void)state;
+    assert_int_equal(ckpt_json_read(&all, arena, FIXTURES "decoded.json", 1 << 20, &err), CKPT_OK);
+    assert_int_equal(all->as.map.n, 6);
+    for (uint64_t i = 0; i < all->as.map.n; i++) {
+        const char *name = all->as.map.at[i].key->as.text.at;
+        const ckpt_seq list = ckpt_value_seq(all->as.map.at[i].value);
+        zt_tokenizer *t;
+
+        snprintf(path, sizeof path, FIXTURES "%s.json", name);
+        t = open_ok(path);
+        assert_true(list.n > 0);
+        for (uint64_t k = 0; k < list.n; k++) {
+            const ckpt_seq given = ckpt_value_seq(ckpt_value_get(list.at[k], "ids"));
+            const ckpt_text want = ckpt_value_get(list.at[k], "text")->as.text;
+            int32_t ids[4096];
+            ckpt_bytes text = {0};
+
+            assert_true(given.n <= 4096);
+            for (uint64_t j = 0; j < given.n; j++)
+                ids[j] = (int32_t)given.at[j]->as.i;
+            if (zt_tokenizer_decode(t, ids, given.n, &text, &err) != CKPT_OK)
+                fail_msg("%s", err.text);
+            if (text.n != want.n || (text.n && memcmp(text.at, want.at, text.n) != 0))
+                fail_msg("%s, row %d: '%.*s', not '%s'", name, (int)k, (int)text.n,
+                         (const char *)text.at, want.at);
+            ckpt_vec_free(&text);
+        }
+        zt_tokenizer_free(t);
+    }
+    ckpt_arena_free(arena);
+}
+
+/* A decoder that is not implemented is refused only where tokens become text. */
+static void test_other_decoder(void **state)
+{
+    char path[] = "/tmp/ckpt-tokenizer-XXXXXX";
+    zt_tokenizer *t;
+    ckpt_bytes text = {0};
+    ckpt_err err = {0};
+    FILE *f = fdopen(mkstemp(path), "w");
+
+    (void)state;
+    assert_non_null(f);
+    fputs(
+        "{\"decoder\": {\"type\": \"CTC\"}, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, "
+        "\"merges\": []}}",
+        f);
+    fclose(f);
+    t = open_ok(path);
+    assert_int_equal(zt_tokenizer_decode(t, (int32_t[]){0}, 1, &text, &err), CKPT_EUNSUPPORTED);
+    assert_non_null(strstr(err.text, "decoder (CTC) is not supported"));
+    ckpt_vec_free(&text);
+    zt_tokenizer_free(t);
+    remove(path);
+}
+
 static void test_find(void **state)
 {
     zt_tokenizer *t = open_ok(FIXTURES "gpt2.json");
@@ -205,9 +269,10 @@ static void test_broken_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recorded),  cmocka_unit_test(test_find),
-        cmocka_unit_test(test_refused),   cmocka_unit_test(test_refused_model),
-        cmocka_unit_test(test_long_word), cmocka_unit_test(test_broken_table),
+        cmocka_unit_test(test_recorded),      cmocka_unit_test(test_decoded),
+        cmocka_unit_test(test_other_decoder), cmocka_unit_test(test_find),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(test_refused_model),
+        cmocka_unit_test(test_long_word),     cmocka_unit_test(test_broken_table),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
