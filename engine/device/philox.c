@@ -10,8 +10,8 @@
 #define PX_SIDE  16u
 #define PX_WORDS (4u * PX_SIDE)
 
-/* Last word of the counter for normal values. */
-enum { PX_NORMAL = 1 };
+/* Last word of the counter for normal and uniform values. */
+enum { PX_NORMAL = 1, PX_UNIFORM };
 
 /* Words of PX_SIDE consecutive blocks; compilers compute the blocks side by side. */
 ZT_INLINE void px_blocks(uint64_t seed, uint64_t block, uint32_t out[PX_WORDS])
@@ -82,4 +82,11 @@ void zt_philox_normal(uint64_t seed, double std, uint64_t first, uint64_t n, flo
             px_pair(seed, at / 2, pair);
         out[i] = (float)(std * pair[at % 2]);
     }
+}
+
+double zt_philox_uniform(uint64_t seed, uint64_t i)
+{
+    const philox4x32_ctr_t block = zt_philox_block(seed, i, PX_UNIFORM);
+
+    return ((double)(block.v[0] >> 5) * 0x1p26 + (double)(block.v[1] >> 6)) * 0x1p-53;
 }

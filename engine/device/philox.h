@@ -8,7 +8,7 @@
  *
  * Streams: block b of a seed has the counter {b low, b high, 0, 0}. 16 blocks make 64 elements,
  * word by word: element i is word i % 64 / 16 of block i / 64 * 16 + i % 16.  Normal values come
- * from blocks of their own, with 1 as the last word of the counter.
+ * from blocks of their own, with 1 as the last word of the counter, uniform ones with 2.
  */
 #ifndef ZT_DEVICE_PHILOX_H
 #define ZT_DEVICE_PHILOX_H
@@ -26,5 +26,8 @@ void zt_philox_keep(uint64_t seed, float p, uint64_t first, uint64_t n, float *o
 /* Normal values with mean 0: elements first .. first + n of the seed (Box and Muller 1958, in
  * double). */
 void zt_philox_normal(uint64_t seed, double std, uint64_t first, uint64_t n, float *out);
+
+/* A uniform value in [0, 1), of 53 bits: element i of the seed. */
+double zt_philox_uniform(uint64_t seed, uint64_t i);
 
 #endif

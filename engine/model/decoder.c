@@ -214,7 +214,7 @@ static void dc_fw_attention(const zt_call *c, const zt_block *k, const dc_kept *
     zt_attention a = dc_attention(c, t);
 
     dc_fw_qkv(c, k, t, h1);
-    m->device->ops->attention(m->device, m->dtype, &a);
+    zt_attend(c, &a);
     zt_map_forward(c, &k->map[ZT_DECODER_O], &o);
     zt_drop(c, ZT_SITE_HIDDEN_1, m->config.dropout_hidden,
             &(zt_dropout){.n = c->rows * n, .x = t->r, .y = t->r});

@@ -30,6 +30,12 @@ static void en_embed_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, 
 
     (void)tape;
     (void)x;
+    if (p->in.cache && e.position) {
+        e.kind = zt_cache_positions(p->in.cache);
+        e.type = e.position;
+        e.n_types = m->config.positions;
+        e.position = NULL;
+    }
     m->device->ops->embed(m->device, m->dtype, &e);
     zt_drop(&c, ZT_SITE_EMBED, m->config.dropout_embed,
             &(zt_dropout){.n = c.rows * m->config.hidden, .x = y, .y = y});

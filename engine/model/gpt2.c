@@ -139,7 +139,7 @@ static void gp_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     zt_affine_forward(&c, &k->norm[0], &n1);
     zt_map_forward(&c, &k->map[GP_QKV], &qkv);
     a = gp_attention(&c, l, &t);
-    m->device->ops->attention(m->device, m->dtype, &a);
+    zt_attend(&c, &a);
     zt_map_forward(&c, &k->map[GP_O], &o); // r holds the branch until the norm adds x
     zt_drop(&c, ZT_SITE_HIDDEN_1, m->config.dropout_hidden,
             &(zt_dropout){.n = n, .x = t.r, .y = t.r});

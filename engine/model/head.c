@@ -249,6 +249,31 @@ static void hd_all_logits(const zt_call *c, const zt_lm_body *body, const hd_row
     c->p->loss = zt_round_to(body->loss_in_dt ? m->dtype : CKPT_F32, c->p->loss);
 }
 
+/* Generation: the logits of each sample's last row. */
+static void hd_last_logits(const zt_call *c, const zt_lm_body *body, const hd_work *w,
+                           const void *x)
+{
+    zt_model *m = c->m;
+    const zt_batch *in = &c->p->in;
+    const uint64_t each = c->rows / in->batch;
+    int32_t *last = ckpt_alloc(2 * in->batch * sizeof *last);
+    const hd_rows r = {.row = last, .label = last ? last + in->batch : NULL, .n = in->batch};
+    zt_map_fw fw = {.x = w->h, .y = c->p->logits};
+    zt_call few = *c;
+
+    if (!last) {
+        zt_device_fail(m->device, CKPT_ELIMIT, "out of memory for the rows of a micro batch");
+        return;
+    }
+    for (uint64_t i = 0; i < in->batch; i++)
+        last[i] = (int32_t)((i + 1) * each - 1);
+    few.rows = r.n;
+    hd_gather(c, &r, w, x);
+    body->fw(&few, w->kept, w->x, w->h);
+    zt_map_forward(&few, &zt_own_of(m)->out, &fw);
+    ckpt_free(last);
+}
+
 /*
  * In training the forward pass does nothing, because the backward pass computes loss and dx
  * together.
@@ -268,6 +293,10 @@ static void hd_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
         return; // in training the backward pass does all the work
     }
     c->p->loss = (double)NAN;
+    if (c->p->in.cache) {
+        hd_last_logits(c, body, &w, x);
+        return;
+    }
     any = hd_rows_new(&r, c, body->shifted);
     if (c->p->logits) {
         hd_all_logits(c, body, &r, x);

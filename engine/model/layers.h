@@ -277,6 +277,30 @@ const void *zt_branch_grad(const zt_call *c, uint32_t site, const void *dy, uint
  */
 void zt_rotate(const zt_call *c, zt_rope *a);
 
+/* ---- generation (cache.c) ---- */
+
+/*
+ * Run the attention of a decoder over its own tokens, those in the cache too, if there is one.  a
+ * is that of an ordinary pass, and changes.
+ */
+void zt_attend(const zt_call *c, zt_attention *a);
+
+/* The same for cross-attention; k and v are read in the first pass alone. */
+void zt_attend_source(const zt_call *c, zt_attention *a);
+
+uint64_t zt_cache_filled(const zt_cache *c); /* tokens of earlier passes */
+uint64_t zt_cache_room(const zt_cache *c);
+
+/* Positions of the pass's rows, on the device; place: copied to the host. */
+const int32_t *zt_cache_positions(const zt_cache *c);
+void zt_cache_place(const zt_cache *c, int32_t *host, uint64_t n);
+
+/*
+ * Look up one row of a table of cosines (which 0) or sines (1) for each of `rows` rows.  table: its
+ * rows, width and memory.
+ */
+const float *zt_cache_turns(zt_cache *c, int which, const zt_rows *table, uint64_t rows);
+
 /* ---- the head of language models ---- */
 
 /* The computation between the blocks and the map to the vocabulary, over n rows.  h has the width

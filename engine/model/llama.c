@@ -219,7 +219,7 @@ static void ll_fw_attention(const zt_call *c, const zt_block *k, const ll_kept *
         ll_fw_head_norm(c, k, t, LL_K);
     }
     ll_rope(c, t->qkv, false);
-    m->device->ops->attention(m->device, m->dtype, &a);
+    zt_attend(c, &a);
     zt_map_forward(c, &k->map[LL_O], &o); // r holds the branch until the norm adds x
 }
 

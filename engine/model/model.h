@@ -19,6 +19,7 @@
  *     decoder.c  blocks of OPT, GPT-NeoX and BLOOM
  *     rope.c     rotary positions
  *     t5.c       T5; t5_ends.c: its bridge between encoder and decoder, its head
+ *     cache.c    keys and values of earlier tokens, for generation
  *     init.c     initial values with transformers' distributions (not its random numbers)
  *     lora.c     adapters: adding them, and their names in a PEFT folder
  */
@@ -121,6 +122,9 @@ typedef struct zt_alias {
 } zt_alias;
 CKPT_VEC(zt_aliases, zt_alias);
 
+/* Keys and values of earlier tokens (cache.c). */
+typedef struct zt_cache zt_cache;
+
 /* One micro batch on the device, [batch, seq]; NULL: absent. */
 typedef struct zt_batch {
     uint64_t batch, seq;
@@ -132,6 +136,8 @@ typedef struct zt_batch {
     const int32_t *decoder_input_ids;
     /* evaluation: this rank has no sample left; it takes part, but its result must not count */
     bool spare;
+    /* generation: the batch continues these samples (zt_cache_new); NULL: it stands alone */
+    zt_cache *cache;
 } zt_batch;
 
 /* Rows of the state between two layers: of the source and, with a decoder, of the target. */
@@ -166,7 +172,9 @@ typedef struct zt_pass {
      */
     double loss;
     void *scratch; /* workspace for one call, zt_model_scratch() bytes */
-    void *logits;  /* evaluation: output for logits, model's dtype; NULL: none */
+    /* evaluation: output for logits, model's dtype; NULL: none.  With a cache: [batch, vocab], of
+     * each sample's last row */
+    void *logits;
 } zt_pass;
 
 typedef struct zt_model zt_model;
@@ -277,6 +285,34 @@ void zt_model_shift(const zt_model_config *config, const int32_t *labels, uint64
  */
 void zt_model_draw(const zt_model *m, uint32_t param, uint64_t seed, uint64_t first, uint64_t count,
                    float *out);
+
+/* ---- generation ---- */
+
+/*
+ * Make a cache for `batch` samples of up to `room` tokens each (of the target, for T5).  *out is
+ * set even on failure; free it before the model.
+ *
+ * The first batch with a cache has the prompts [batch, seq], shorter ones with masked tokens at
+ * their begin; T5: the sources, masked at their end, and one token of decoder_input_ids.  Later
+ * batches have one token of each sample in input_ids, seq 1; T5: in decoder_input_ids, seq 0.
+ *
+ * Errors  CKPT_ELIMIT
+ */
+int zt_cache_new(zt_cache **out, zt_model *m, uint64_t batch, uint64_t room, ckpt_err *err);
+void zt_cache_free(zt_cache *c); /* NULL is fine */
+
+/*
+ * Around a pass, by the code that runs the chain: begin reads the batch's masks, which must be in
+ * host memory.  The pass begins with zt_cache_first_layer: T5 encodes its sources once.
+ *
+ * Errors  CKPT_EUSAGE: the batch does not fit the cache; CKPT_ELIMIT
+ */
+int zt_cache_begin(zt_cache *c, const zt_batch *host, ckpt_err *err);
+void zt_cache_end(zt_cache *c, const zt_batch *host);
+uint32_t zt_cache_first_layer(const zt_cache *c);
+
+/* The first layer of a later pass. */
+uint32_t zt_model_later(const zt_model *m);
 
 /* ---- adapters as PEFT folders: adapter_config.json and adapter_model.safetensors ---- */
 

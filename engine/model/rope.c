@@ -85,13 +85,25 @@ void zt_rotate(const zt_call *c, zt_rope *a)
 {
     zt_model *m = c->m;
 
+    zt_cache *cache = c->p->in.cache;
+
     a->rows = c->rows;
     a->seq = c->p->in.seq;
     a->width = m->config.head_width;
     a->turned = rt_width(&m->config);
-    if (!rt_tables(m, a->seq))
+    if (!rt_tables(m, cache ? zt_cache_room(cache) : a->seq))
         return;
     a->cos = zt_own_of(m)->cos_table;
     a->sin = zt_own_of(m)->sin_table;
+    if (cache) {
+        const zt_rows cosines = {
+            .rows = zt_own_of(m)->rope_rows, .width = a->turned / 2, .from = a->cos};
+        zt_rows sines = cosines;
+
+        sines.from = a->sin;
+        a->seq = c->rows;
+        a->cos = zt_cache_turns(cache, 0, &cosines, c->rows);
+        a->sin = zt_cache_turns(cache, 1, &sines, c->rows);
+    }
     m->device->ops->rope(m->device, m->dtype, a);
 }

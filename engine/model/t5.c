@@ -168,13 +168,21 @@ static uint64_t t5_spare(const zt_model *m, const zt_block *k, uint64_t rows)
     return most;
 }
 
+/* Distances between the stack's tokens; of the last one to those in the cache. */
+static uint64_t t5_distances(const zt_batch *b, const t5_stack *s)
+{
+    if (b->cache && s->which == T5_DECODER && zt_cache_filled(b->cache) > 0)
+        return zt_cache_room(b->cache);
+    return s->seq > 0 ? 2 * s->seq - 1 : 0;
+}
+
 static t5_work t5_working(const zt_model *m, const zt_layer *l, const zt_batch *b, void *scratch)
 {
     const t5_stack s = t5_stack_of(m, l, b);
     const zt_block *k = t5_block(m, l);
     const bool decoder = s.which == T5_DECODER;
     const uint64_t key_rows = decoder && t5_source(b) > s.rows ? t5_source(b) : s.rows;
-    const uint64_t wide = t5_heads_width(m), distances = (2 * s.seq - 1) * m->config.heads;
+    const uint64_t wide = t5_heads_width(m), distances = t5_distances(b, &s) * m->config.heads;
     const uint64_t spare = t5_spare(m, k, key_rows);
     const uint64_t crossed = decoder ? t5_spare(m, k + 1, key_rows) : 0;
     zt_room room = {.base = scratch};
@@ -260,25 +268,28 @@ static bool t5_buckets_new(zt_model *m, int which, uint64_t reach)
     return true;
 }
 
-/* The buckets of all distances of a sequence; NULL: failed. */
-static const int32_t *t5_buckets(zt_model *m, const t5_stack *s)
+/* The buckets of all distances (t5_distances) of a call; NULL: failed. */
+static const int32_t *t5_buckets(const zt_call *c, const t5_stack *s)
 {
-    const zt_own *own = zt_own_of(m);
+    const zt_own *own = zt_own_of(c->m);
+    const zt_cache *cache = s->which == T5_DECODER ? c->p->in.cache : NULL;
+    const uint64_t before = cache ? zt_cache_filled(cache) : s->seq - 1;
 
-    if (!t5_buckets_new(m, s->which, s->seq))
+    if (!t5_buckets_new(c->m, s->which, cache ? zt_cache_room(cache) : s->seq))
         return NULL;
-    return own->bucket[s->which] + (own->reach[s->which] - s->seq);
+    return own->bucket[s->which] + (own->reach[s->which] - 1 - before);
 }
 
 /* Look up the biases of all distances. */
 static void t5_bias(const zt_call *c, const t5_stack *s, void *bias)
 {
     zt_model *m = c->m;
-    zt_embed e = {.rows = 2 * s->seq - 1,
-                  .seq = 2 * s->seq - 1,
+    const uint64_t n = t5_distances(&c->p->in, s);
+    zt_embed e = {.rows = n,
+                  .seq = n,
                   .width = m->config.heads,
                   .vocab = m->config.buckets,
-                  .token = t5_buckets(m, s),
+                  .token = t5_buckets(c, s),
                   .word = zt_weight(m, zt_own_of(m)->bias[s->which]),
                   .y = bias};
 
@@ -293,7 +304,7 @@ static void t5_bias_grad(const zt_call *c, const t5_stack *s, const void *d_bias
                        .width = m->config.heads,
                        .vocab = m->config.buckets,
                        .padding = -1,
-                       .token = t5_buckets(m, s),
+                       .token = t5_buckets(c, s),
                        .dy = d_bias};
 
     e.dword = zt_grad(m, zt_own_of(m)->bias[s->which], &e.word_add);
@@ -360,12 +371,19 @@ static void t5_fw_attention(const t5_branch *b, void *spare)
 
     zt_affine_forward(b->queries, &b->k->norm[T5_NORM_ATTENTION], &n);
     zt_map_forward(b->queries, &b->k->map[T5_Q], &q);
-    zt_map_forward(b->keys, &b->k->map[T5_K], &k);
-    zt_map_forward(b->keys, &b->k->map[T5_V], &v);
+    if (b->keys->rows > 0) { // a later pass of generation has no source
+        zt_map_forward(b->keys, &b->k->map[T5_K], &k);
+        zt_map_forward(b->keys, &b->k->map[T5_V], &v);
+    }
     if (!b->encoded)
         t5_bias(b->queries, b->stack, b->bias);
     a = t5_attention(b);
-    m->device->ops->attention(m->device, m->dtype, &a);
+    if (b->encoded)
+        zt_attend_source(b->queries, &a);
+    else if (a.causal)
+        zt_attend(b->queries, &a);
+    else
+        m->device->ops->attention(m->device, m->dtype, &a);
     zt_map_residual(b->queries, &b->k->map[T5_O], &o, b->x, t5_branch_site(b));
 }
 
@@ -534,7 +552,9 @@ static void t5_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
         b.cross.encoded = zt_at_const(m, x, target);
         t5_fw_attention(&b.cross, b.w.spare);
         r = b.t.cross.y;
-        m->device->ops->copy(m->device, zt_at(m, y, target), b.cross.encoded, source * zt_elem(m));
+        if (source > 0)
+            m->device->ops->copy(m->device, zt_at(m, y, target), b.cross.encoded,
+                                 source * zt_elem(m));
     }
     t5_fw_inner(&b.c, b.k, &b.t.inner, r, y);
 }

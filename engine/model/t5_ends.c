@@ -55,7 +55,8 @@ static void tz_bridge_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape,
                   .word = zt_weight(m, own->word),
                   .y = y};
 
-    zt_affine_forward(&c, &own->transform_norm, &n);
+    if (c.rows > 0) // a later pass of generation has no source
+        zt_affine_forward(&c, &own->transform_norm, &n);
     zt_drop(&c, TZ_SITE_ENCODED, m->config.dropout_hidden,
             &(zt_dropout){.n = c.rows * m->config.hidden, .x = encoded, .y = encoded});
     m->device->ops->embed(m->device, m->dtype, &e);

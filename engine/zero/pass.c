@@ -188,13 +188,13 @@ static void ch_forward_layer(zt_zero *z, zt_pass *p, uint32_t l)
                    l == 0 ? NULL : ch_out(z, l - 1), head ? NULL : ch_out(z, l));
 }
 
-/* Run all layers in order.  The head stores the loss (evaluation) or its tape (training). */
-static int ch_forward(zt_zero *z, zt_pass *p, ckpt_err *err)
+/* Run the layers from `first` in order.  The head stores the loss (evaluation) or its tape (training). */
+static int ch_forward(zt_zero *z, zt_pass *p, uint32_t first, ckpt_err *err)
 {
     const zr_stage *stage = zr_of(z)->stage;
     int rc = CKPT_OK;
 
-    for (uint32_t l = 0; l < z->model->layers.n && rc == CKPT_OK; l++) {
+    for (uint32_t l = first; l < z->model->layers.n && rc == CKPT_OK; l++) {
         rc = stage->hold(z, l, false, err);
         if (rc == CKPT_OK) {
             ch_forward_layer(z, p, l);
@@ -263,7 +263,7 @@ int zt_zero_micro(zt_zero *z, const zt_batch *batch, double *loss, ckpt_err *err
     (void)ch_tapes(z, batch, true);
     rc = o->stage->begin(z, err);
     if (rc == CKPT_OK)
-        rc = ch_forward(z, &p, err);
+        rc = ch_forward(z, &p, 0, err);
     if (rc == CKPT_OK)
         rc = ch_backward(z, &p, err);
     if (rc == CKPT_OK)
@@ -279,8 +279,11 @@ int zt_zero_evaluate(zt_zero *z, const zt_batch *batch, void *logits, double *lo
 {
     zr_own *o = zr_of(z);
     zt_batch in;
+    const uint32_t first = batch->cache ? zt_cache_first_layer(batch->cache) : 0;
     int rc = ch_reserve(z, batch, false, err);
 
+    if (rc == CKPT_OK && batch->cache)
+        rc = zt_cache_begin(batch->cache, batch, err);
     rc = zt_comm_agree(z->comm, rc == CKPT_OK ? ch_bring(z, batch, &in, err) : rc, err);
     if (rc != CKPT_OK)
         return rc;
@@ -288,11 +291,13 @@ int zt_zero_evaluate(zt_zero *z, const zt_batch *batch, void *logits, double *lo
 
     o->training = false;
     (void)ch_tapes(z, batch, false);
-    rc = ch_forward(z, &p, err);
+    rc = ch_forward(z, &p, first, err);
     if (rc == CKPT_OK)
         rc = o->stage->end(z, err);
     if (rc == CKPT_OK)
         rc = zt_device_check(z->device, err);
+    if (rc == CKPT_OK && batch->cache)
+        zt_cache_end(batch->cache, batch);
     *loss = p.loss;
     return zt_comm_agree(z->comm, rc, err);
 }

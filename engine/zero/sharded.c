@@ -604,13 +604,15 @@ static int sh_plan(zt_zero *z, ckpt_err *err)
 {
     zr_own *o = zr_of(z);
     zr_sharded *s = o->sharded;
-    uint32_t n = (uint32_t)z->model->layers.n;
+    const uint32_t n = (uint32_t)z->model->layers.n, later = zt_model_later(z->model);
+    // a forward pass, one of generation, and one with its backward pass
+    const uint32_t from[] = {0, later, 0}, to[] = {n, n, 2 * n};
     int rc = CKPT_OK;
 
     s->dry = true;
-    for (unsigned train = 0; train < 2; train++) {
-        o->training = train == 1;
-        for (uint32_t k = 0; k < n * (train + 1) && rc == CKPT_OK; k++) {
+    for (unsigned i = 0; i < 3; i++) {
+        o->training = i == 2;
+        for (uint32_t k = from[i]; k < to[i] && rc == CKPT_OK; k++) {
             uint32_t l = k < n ? k : 2 * n - 1 - k;
 
             rc = sh_hold(z, l, k >= n, err);
