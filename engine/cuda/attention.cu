@@ -262,8 +262,9 @@ static __device__ __forceinline__ void ck_fw_plain_softmax(const cu_at_call &a, 
         for (int j = 0; j < 4; j++) {
             const int q = q0_k0.x + y + i, k = q0_k0.y + x + j;
 
-            s[i][j] = ck_at_score(a, h, q, k, r.valid[x + j],
-                                  s[i][j] * a.scale + ck_at_bias(a, h, slope, q, k));
+            s[i][j] =
+                ck_at_score(a, h, q, k, r.valid[x + j],
+                            ck_at_capped(a, s[i][j] * a.scale) + ck_at_bias(a, h, slope, q, k));
             m->top[i] = fmaxf(m->top[i], s[i][j]);
         }
         // 16 neighbouring threads share the row: half a warp
@@ -362,6 +363,7 @@ bool cu_at_set(cu_at_call *c, const zt_attention *a)
     c->ldv = zt_stride(a->ldv, a->kv_heads * a->width);
     c->ldo = zt_stride(a->ldo, a->heads * a->width);
     c->scale = a->scale;
+    c->cap = a->cap;
     c->causal = a->causal;
     if (a->alibi)
         c->alibi = zt_alibi_of(a->heads);
@@ -463,7 +465,8 @@ static void cu_fw_tensor(zt_device *d, const cu_at_call &c)
                   cu_stream(d), c, stages);
 }
 
-/* fp32, ALiBi, biases by distance, or heads beyond AT_WIDEST: each block has 128 columns of o. */
+/* fp32, ALiBi, biases by distance, caps, or heads beyond AT_WIDEST: each block has 128 columns of
+ * o. */
 template <typename T> static void cu_fw_plain(zt_device *d, const cu_at_call &c)
 {
     const auto kernel = c.width > 64 ? ck_fw_plain<T, 2> : ck_fw_plain<T, 1>;
@@ -476,7 +479,7 @@ template <typename T> static void cu_fw_plain(zt_device *d, const cu_at_call &c)
 /* Choose tiles by head width, so sums and scores fit into registers (255 per thread). */
 template <typename T> static void cu_fw_width(zt_device *d, const cu_at_call &c)
 {
-    if (c.alibi.whole != 0 || c.bias)
+    if (c.alibi.whole != 0 || c.bias || c.cap > 0.0F)
         cu_fw_plain<T>(d, c);
     else if (c.width <= 32)
         cu_fw_tensor<T, 32, 2, 64>(d, c);

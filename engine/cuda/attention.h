@@ -9,8 +9,8 @@
  *
  *     tensor   fp16 and bf16, heads up to AT_WIDEST: products by tensor cores, 4 warps a block,
  *              each warp with 16 or 32 rows of its own, so warps synchronize only when they load
- *     plain    fp32, wider heads, ALiBi, and biases by distance: fused multiply-adds, 256 threads a
- *              block with 4 x 4 products each
+ *     plain    fp32, wider heads, ALiBi, biases by distance, and caps: fused multiply-adds, 256
+ *              threads a block with 4 x 4 products each
  *
  * Unlike the CPU's attention, the tensor family rounds probabilities (and, backward, gradients of
  * scores) to dt before it multiplies them, because factors of a tensor core have dt; the CPU keeps
@@ -43,6 +43,7 @@ typedef struct cu_at_call {
     int group; /* query heads per key head */
     uint64_t ldq, ldk, ldv, ldo, lddo;
     float scale;
+    float cap; /* of scores; 0: none */
     bool causal;
     bool vector; /* all rows start at multiples of 16 bytes, and width is a multiple of 16 bytes */
     bool drop;
@@ -299,6 +300,18 @@ static __device__ __forceinline__ float ck_at_bias(const cu_at_call &a, const ck
                                          : ck_round<__nv_bfloat16>(x);
 
     return a.alibi.whole != 0 ? low - slope * (float)(q - h.first) : 0.0F;
+}
+
+/* A scaled score with the call's cap. */
+static __device__ __forceinline__ float ck_at_capped(const cu_at_call &a, float s)
+{
+    return a.cap > 0.0F ? a.cap * tanhf(s / a.cap) : s;
+}
+
+/* The derivative of a capped score y. */
+static __device__ __forceinline__ float ck_at_cap_slope(const cu_at_call &a, float y)
+{
+    return a.cap > 0.0F ? 1.0F - y / a.cap * (y / a.cap) : 1.0F;
 }
 
 /* The head's slope; 0 without ALiBi. */

@@ -521,13 +521,13 @@ static __device__ __forceinline__ void ck_bw_plain_factor(const cu_at_call &a, c
         const float lse = there ? a.lse[list + at.x + q] : INFINITY;
         const float delta = there ? a.delta[list + at.x + q] : 0.0F;
         const float bias = ck_at_bias(a, h, slope, at.x + q, at.y + k);
-        const float score =
-            ck_at_score(a, h, at.x + q, at.y + k, r.valid[k], s[i][j] * a.scale + bias);
+        const float capped = ck_at_capped(a, s[i][j] * a.scale);
+        const float score = ck_at_score(a, h, at.x + q, at.y + k, r.valid[k], capped + bias);
         const float p = score == -INFINITY ? 0.0F : expf(score - lse);
         const bool kept = !a.drop || r.keep[q * 64 + k] != 0;
 
         s[i][j] = kept ? p : 0.0F;
-        dp[i][j] = p * ((kept ? dp[i][j] * a.factor : 0.0F) - delta);
+        dp[i][j] = p * ((kept ? dp[i][j] * a.factor : 0.0F) - delta) * ck_at_cap_slope(a, capped);
     }
 }
 
@@ -703,8 +703,8 @@ template <typename T> static void cu_bw_dbias(zt_device *d, const cu_at_call &c,
                   cu_stream(d), c, (T *)to);
 }
 
-/* fp32, ALiBi, biases by distance, or heads beyond AT_WIDEST: each block has 128 columns of its
- * outputs. */
+/* fp32, ALiBi, biases by distance, caps, or heads beyond AT_WIDEST: each block has 128 columns of
+ * its outputs. */
 template <typename T> static void cu_bw_plain(zt_device *d, const cu_at_call &c)
 {
     const auto dq = c.width > 64 ? ck_dq_plain<T, 2> : ck_dq_plain<T, 1>;
@@ -730,7 +730,7 @@ template <typename T> static void cu_bw_delta(zt_device *d, const cu_at_call &c)
 /* Choose tiles by head width, so sums fit into registers (255 per thread). */
 template <typename T> static void cu_bw_width(zt_device *d, const cu_at_call &c)
 {
-    if (c.alibi.whole != 0 || c.bias)
+    if (c.alibi.whole != 0 || c.bias || c.cap > 0.0F)
         cu_bw_plain<T>(d, c);
     else if (c.width <= 32)
         cu_bw_tensor<T, 32, 2, 2, 2, 2>(d, c);

@@ -104,8 +104,8 @@ static __device__ __forceinline__ void ck_nm_output(const zt_norm &a, uint64_t a
 #pragma unroll
         for (unsigned i = 0; i < CK_PACK; i++) {
             float v = zt_norm_hat(x[i], m.x, m.y);
-            v = (a.rms ? ck_round<T>(v) : v) *
-                w[i]; // RMS norm rounds before it multiplies by the weight, as LlamaRMSNorm does
+            // RMS norm rounds before it multiplies by the weight, as LlamaRMSNorm does
+            v = (a.rms && !a.once ? ck_round<T>(v) : v) * (a.plus_one ? w[i] + 1.0F : w[i]);
             x[i] = a.b ? v + b[i] : v;
         }
         ck_write((T *)a.y + at, ck_nm_at(t), a.width, wide, x);
@@ -318,6 +318,7 @@ static __device__ __forceinline__ void ck_nm_row(const zt_norm_grad &a, const nm
     nm_raw<T, TURNS> x, dy, w, old = {};
     const uint64_t at = row * a.width;
     const float mean = a.rms ? 0.0F : a.mean[row], rstd = a.rstd[row];
+    const float one = a.plus_one ? 1.0F : 0.0F;
     float g = 0.0F, dot = 0.0F;
     ck_nm_load<WARP>(&w, (const T *)a.w, a.width, p);
     ck_nm_load<WARP>(&x, (const T *)a.x + at, a.width, p);
@@ -326,11 +327,11 @@ static __device__ __forceinline__ void ck_nm_row(const zt_norm_grad &a, const nm
         ck_nm_load<WARP>(&old, (const T *)a.dx + at, a.width, p);
 #pragma unroll
     for (unsigned i = 0; i < TURNS * CK_PACK; i++) {
-        // beyond the row all values are 0, w too, so they add nothing
+        // beyond the row all values are 0, dy too, so they add nothing
         float v = zt_norm_hat(ck_nm_up<T>(x.word, i), mean, rstd), d = ck_nm_up<T>(dy.word, i);
-        to->dw[i] += d * (a.rms ? ck_round<T>(v) : v);
+        to->dw[i] += d * (a.rms && !a.once ? ck_round<T>(v) : v);
         to->db[i] += d;
-        d *= ck_nm_up<T>(w.word, i);
+        d *= ck_nm_up<T>(w.word, i) + one;
         g += d;
         dot += d * v;
     }
@@ -349,7 +350,7 @@ static __device__ __forceinline__ void ck_nm_row(const zt_norm_grad &a, const nm
         for (unsigned k = 0; k < CK_PACK; k++) {
             const unsigned i = t * CK_PACK + k;
             float v = zt_norm_hat(ck_nm_up<T>(x.word, i), mean, rstd);
-            float d = ck_nm_up<T>(dy.word, i) * ck_nm_up<T>(w.word, i);
+            float d = ck_nm_up<T>(dy.word, i) * (ck_nm_up<T>(w.word, i) + one);
             out[k] = zt_norm_dx(d, v, c1, c2, rstd) + ck_nm_up<T>(old.word, i);
         }
         ck_nm_write<WARP>((T *)a.dx + at, ck_nm_first(p, t), a.width, p, out);

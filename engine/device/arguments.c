@@ -82,13 +82,13 @@ static bool ok_sizes(uint64_t rows, uint64_t width)
 
 bool zt_ok_norm(const zt_norm *a)
 {
-    return a && !(a->rms && a->b) &&
+    return a && !(a->rms && a->b) && (a->rms || !(a->once || a->plus_one)) &&
            (a->rows == 0 || (a->x && a->w && a->y && ok_sizes(a->rows, a->width)));
 }
 
 bool zt_ok_norm_grad(const zt_norm_grad *a)
 {
-    if (!a || a->width == 0 || (a->rms && a->db))
+    if (!a || a->width == 0 || (a->rms && a->db) || (!a->rms && (a->once || a->plus_one)))
         return false;
     return a->rows == 0 ||
            (a->x && a->w && a->dy && a->rstd && (a->rms || a->mean) && ok_sizes(a->rows, a->width));
@@ -112,7 +112,7 @@ bool zt_ok_attention(const zt_attention *a)
 {
     return a && a->kv_heads > 0 && a->heads % a->kv_heads == 0 && a->q && a->k && a->v && a->o &&
            (a->queries <= a->seq || !a->causal) && a->p >= 0 && a->p <= 1 && a->scale > 0 &&
-           (a->window == 0 || a->causal);
+           (a->window == 0 || a->causal) && (a->cap == 0 || (a->cap > 0 && !a->alibi && !a->bias));
 }
 
 bool zt_ok_attention_grad(const zt_attention_grad *a)

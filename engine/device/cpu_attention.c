@@ -51,6 +51,7 @@ typedef struct at_room {
     float *k, *v;                      /* [AT_K, width] */
     float *s, *dp;                     /* [AT_Q, AT_K] */
     float *keep;                       /* [AT_K] */
+    float *slope;                      /* [AT_K], with a cap: of a row's scores */
     float *dk, *dv;                    /* [seq, width]: backward */
     int32_t *valid; /* [seq], rounded up to whole lanes: -1 if the key counts, else 0 */
     int32_t *near;  /* [seq], with a window: the last unmasked key up to this one, or -1 */
@@ -119,6 +120,7 @@ static uint64_t at_lay(const at_job *j, at_room *r, float *base)
     r->s = at_take(base, &used, rows * cols);
     r->dp = at_take(base, &used, rows * cols);
     r->keep = at_take(base, &used, cols);
+    r->slope = at_take(base, &used, j->a.cap > 0 ? cols : 0);
     r->dk = at_take(base, &used, whole);
     r->dv = at_take(base, &used, whole);
     r->valid = (int32_t *)(void *)at_take(base, &used, seq);
@@ -348,10 +350,28 @@ ZT_CLONES static void at_lean(const at_head *h, const at_block *b)
     }
 }
 
-/* Scores of the block, with their biases. */
+/* Cap the scores of the block. */
+ZT_CLONES static void at_cap(const at_head *h, const at_block *b)
+{
+    const float cap = h->job->a.cap;
+
+    for (uint64_t i = 0; i < b->rows * b->ld; i += ZT_LANES) {
+        zt_v x;
+
+        zt_v_load(&x, h->room->s + i);
+        x = x / cap;
+        zt_v_tanh(&x);
+        x = x * cap;
+        zt_v_store(h->room->s + i, &x);
+    }
+}
+
+/* Scores of the block, capped or with their biases. */
 static void at_all_scores(const at_head *h, const at_block *b, const at_view qk[2])
 {
     at_scores(h, b, h->job->a.scale, qk, h->room->s);
+    if (h->job->a.cap > 0)
+        at_cap(h, b);
     if (h->job->a.alibi)
         at_lean(h, b);
     if (h->job->bias.at)
@@ -653,14 +673,46 @@ ZT_INLINE void at_row_grad(const at_head *h, const at_block *b, uint64_t r, cons
     }
 }
 
+/* The derivatives of row r's capped scores y: 1 - (y / cap)^2. */
+ZT_INLINE void at_row_slope(const at_head *h, const at_block *b, uint64_t r)
+{
+    for (uint64_t c = 0; c < b->ld; c += ZT_LANES) {
+        zt_v y;
+
+        zt_v_load(&y, h->room->s + r * b->ld + c);
+        y = y / h->job->a.cap;
+        y = 1.0F - y * y;
+        zt_v_store(h->room->slope + c, &y);
+    }
+}
+
+/* Turn gradients of row r's capped scores into those of its scores. */
+ZT_INLINE void at_row_uncap(const at_head *h, const at_block *b, uint64_t r)
+{
+    float *dp = h->room->dp + r * b->ld;
+
+    for (uint64_t c = 0; c < b->ld; c += ZT_LANES) {
+        zt_v d, slope;
+
+        zt_v_load(&d, dp + c);
+        zt_v_load(&slope, h->room->slope + c);
+        d = d * slope;
+        zt_v_store(dp + c, &d);
+    }
+}
+
 ZT_CLONES static void at_block_grad(const at_head *h, const at_block *b)
 {
-    const bool drop = h->job->a.p > 0;
+    const bool drop = h->job->a.p > 0, capped = h->job->a.cap > 0;
 
     for (uint64_t r = 0; r < b->rows; r++) {
         if (drop)
             at_keep(h, b, r);
+        if (capped)
+            at_row_slope(h, b, r); // before the row becomes probabilities
         at_row_grad(h, b, r, drop ? h->room->keep : NULL);
+        if (capped)
+            at_row_uncap(h, b, r);
     }
 }
 

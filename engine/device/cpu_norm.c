@@ -114,6 +114,14 @@ ZT_CLONES static void nm_affine(float *y, const float *w, const float *b, uint64
         y[i] = y[i] * w[i] + b[i];
 }
 
+/* The factors of a row: w, or 1 + w. */
+static void nm_weight(const nm_job *j, float *to, const void *w, bool plus_one, uint64_t n)
+{
+    zt_cpu_load(j->dt, to, w, 0, n);
+    for (uint64_t i = 0; plus_one && i < n; i++)
+        to[i] += 1.0F;
+}
+
 /* Round to dt and back to fp32, as storing and loading would; `room` takes 2n bytes. */
 static void nm_round(ckpt_dtype dt, float *x, uint64_t n, void *room)
 {
@@ -149,7 +157,7 @@ static void nm_forward_row(const nm_job *j, uint64_t row, const float *wb, float
     float rstd = 1.0F / sqrtf(variance + a->eps);
     float *y = j->dt == CKPT_F32 ? (float *)a->y + at : out;
     nm_standard(y, s, n, mean, rstd);
-    if (a->rms)
+    if (a->rms && !a->once)
         nm_round(j->dt, y, n, spare);
     nm_affine(y, wb, a->b ? wb + n : NULL, n);
     if (j->dt != CKPT_F32)
@@ -168,7 +176,7 @@ static void nm_forward_rows(void *ctx, uint64_t first, uint64_t last, unsigned w
     if (!room)
         return;
     float *wb = room + 3 * n;
-    zt_cpu_load(j->dt, wb, j->fw.w, 0, n);
+    nm_weight(j, wb, j->fw.w, j->fw.plus_one, n);
     if (j->fw.b)
         zt_cpu_load(j->dt, wb + n, j->fw.b, 0, n);
     for (uint64_t row = first; row < last; row++)
@@ -221,7 +229,7 @@ static void nm_dx_rows(void *ctx, uint64_t first, uint64_t last, unsigned worker
     float *room = zt_cpu_scratch(j->device, worker, 4 * n * sizeof(float));
     if (!room)
         return;
-    zt_cpu_load(j->dt, room + 3 * n, j->bw.w, 0, n);
+    nm_weight(j, room + 3 * n, j->bw.w, j->bw.plus_one, n);
     for (uint64_t row = first; row < last; row++)
         nm_dx_row(j, row, room + 3 * n, room);
 }
@@ -260,7 +268,7 @@ static void nm_sums_block(const nm_job *j, uint64_t column, uint64_t n)
         uint64_t at = row * a->width + column;
         const float *x = zt_cpu_read(j->dt, a->x, at, n, xhat);
         nm_standard(xhat, x, n, a->rms ? 0.0F : a->mean[row], a->rstd[row]);
-        if (a->rms)
+        if (a->rms && !a->once)
             nm_round(j->dt, xhat, n, spare);
         nm_sums_row(&s, xhat, zt_cpu_read(j->dt, a->dy, at, n, room), n);
         if (row % NM_ROWS == NM_ROWS - 1)

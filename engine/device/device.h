@@ -84,10 +84,12 @@ typedef struct zt_matmul {
  * Source     y = (s - mean) * rstd * w + b, rstd = 1/sqrt(var + eps), biased variance (Ba et al.
  *            2016); rms: y = w * round(s / sqrt(mean(s^2) + eps)) (Zhang & Sennrich 2019, rounding
  *            as in LlamaRMSNorm)
+ * once       rms: round only y, as in Olmo2RMSNorm
+ * plus_one   rms: multiply by 1 + w instead of w, in fp32, as in Gemma2RMSNorm
  */
 typedef struct zt_norm {
     uint64_t rows, width;
-    bool rms;
+    bool rms, once, plus_one;
     float eps;
     const void *x, *add, *w, *b;
     void *sum, *y;
@@ -100,7 +102,7 @@ typedef struct zt_norm {
  */
 typedef struct zt_norm_grad {
     uint64_t rows, width;
-    bool rms, dx_add, w_add, b_add;
+    bool rms, once, plus_one, dx_add, w_add, b_add;
     const void *x, *w, *dy;
     const float *mean, *rstd;
     void *dx, *dw, *db;
@@ -142,6 +144,8 @@ typedef struct zt_embed_grad {
  *            uses key head h / (heads / kv_heads)
  * window     with `causal`: a query sees this many keys, itself the last; 0: all before it
  * scale      of scores, above 0
+ * cap        scaled scores become cap * tanh(score / cap) (Gemma 2, arXiv 2408.00118); 0: none.  Not
+ *            with alibi or bias
  * alibi      add a number to each scaled score that depends on head and key alone (Press et al.
  *            2022, as in BLOOM): zt_alibi_slope times the key's place after the sequence's first
  *            unmasked key, rounded to dt; lse then lacks that of the query's own key, unrounded
@@ -159,7 +163,7 @@ typedef struct zt_embed_grad {
 typedef struct zt_attention {
     uint64_t batch, seq, queries, heads, kv_heads, width, window;
     uint64_t ldq, ldk, ldv, ldo;
-    float scale;
+    float scale, cap;
     bool causal, alibi;
     const int32_t *mask;
     float p;

@@ -34,9 +34,11 @@ typedef struct shape {
     lay how;
     uint64_t queries; /* 0: all */
     uint64_t window;  /* 0: none */
-    bool alibi;
-    bool bias; /* by distance */
+    enum { PLAIN, ALIBI, CAPPED, DISTANCES } bias;
 } shape;
+
+/* Of scores: so small that it shows. */
+#define CAP 0.75F
 
 /* Tensors; the first four are inputs and live in one buffer, the others in another one. */
 enum { Q, K, V, DOUT, O, DQ, DK, DV, N_TENSORS };
@@ -164,7 +166,7 @@ static bool counts(const shape *s, uint64_t b, uint64_t t)
 
 static void make_bias(problem *p)
 {
-    p->n_bias = p->s.bias ? (asked(&p->s) + p->s.seq - 1) * p->s.heads : 0;
+    p->n_bias = p->s.bias == DISTANCES ? (asked(&p->s) + p->s.seq - 1) * p->s.heads : 0;
     p->bias = (char *)new_array(p->n_bias, 4);
     p->bias_value = (float *)new_array(p->n_bias, sizeof(float));
     p->bias_noise = (double *)new_array(p->n_bias, sizeof(double));
@@ -269,7 +271,7 @@ static double lean(const problem *p, const one *x, uint64_t t)
         whole *= 2;
     slope = x->h < whole ? powf((float)exp2(-8.0 / (double)whole), (float)(x->h + 1))
                          : powf((float)exp2(-4.0 / (double)whole), (float)(2 * (x->h - whole) + 1));
-    bias = p->s.alibi && t > first ? slope * (float)(t - first) : 0.0F;
+    bias = p->s.bias == ALIBI && t > first ? slope * (float)(t - first) : 0.0F;
     if (p->dt != CKPT_F32) {
         ckpt_cast_find(p->dt, CKPT_F32)(&low, &bias, 1);
         ckpt_cast_find(CKPT_F32, p->dt)(&bias, &low, 1);
@@ -292,11 +294,13 @@ static void probabilities(const problem *p, const one *x)
         const bool on = (!s->causal || t <= x->t) && (s->window == 0 || t + s->window > x->t) &&
                         (s->mask == NO_MASK || p->mask[x->b * s->seq + t] != 0);
 
-        x->p[t] = on ? dot(vector_of(p, Q, x, x->t), vector_of(p, K, x, t), s->width) /
-                               sqrt((double)s->width) +
-                           lean(p, x, t) +
-                           (s->bias ? (double)p->bias_value[bias_at(p, x, t)] : 0)
-                     : -1e30;
+        const double score =
+            dot(vector_of(p, Q, x, x->t), vector_of(p, K, x, t), s->width) / sqrt((double)s->width);
+
+        x->p[t] = !on                    ? -1e30
+                  : s->bias == CAPPED    ? (double)CAP * tanh(score / (double)CAP)
+                  : s->bias == DISTANCES ? score + (double)p->bias_value[bias_at(p, x, t)]
+                                         : score + lean(p, x, t);
         top = fmax(top, x->p[t]);
     }
     for (uint64_t t = 0; t < s->seq; t++) {
@@ -334,7 +338,7 @@ static void add_bounds(problem *p, const one *x)
         const double spread = sqrt((double)s->width) * (1 + (double)x->keep[t]);
         const double apart = x->p[t] * (fabs(dp) + fabs(delta) + spread) * scale;
 
-        if (s->bias)
+        if (s->bias == DISTANCES)
             p->bias_noise[bias_at(p, x, t)] += apart / scale;
         for (uint64_t i = 0; i < s->width; i++) {
             p->b[O].rounded[o + i] += dropped * fabs((double)v[i]);
@@ -392,8 +396,8 @@ static held hold(zt_device *d, const problem *p, const answer *start)
               .out = (char *)give(d, start->out, p->n_out * size),
               .mask = give(d, p->mask, p->rows * sizeof *p->mask),
               .lse = (float *)give(d, start->lse, p->n_lse * sizeof(float)),
-              .bias = s->bias ? give(d, p->bias, p->n_bias * size) : NULL,
-              .dbias = s->bias ? give(d, start->dbias, p->n_bias * size) : NULL};
+              .bias = s->bias == DISTANCES ? give(d, p->bias, p->n_bias * size) : NULL,
+              .dbias = s->bias == DISTANCES ? give(d, start->dbias, p->n_bias * size) : NULL};
 
     m.a = (zt_attention_grad){.fw = {.batch = s->batch,
                                      .seq = s->seq,
@@ -407,7 +411,8 @@ static held hold(zt_device *d, const problem *p, const answer *start)
                                      .ldo = p->at[O].ld,
                                      .scale = (float)(1 / sqrt((double)s->width)),
                                      .causal = s->causal,
-                                     .alibi = s->alibi,
+                                     .alibi = s->bias == ALIBI,
+                                     .cap = s->bias == CAPPED ? CAP : 0,
                                      .window = s->window,
                                      .mask = s->mask == NO_MASK ? NULL : (const int32_t *)m.mask,
                                      .p = s->p,
@@ -549,8 +554,7 @@ static void compare_dbias(const problem *p, const answer *want, const answer *go
 
         ckpt_cast_find(CKPT_F32, p->dt)(&w, want->dbias + i * size, 1);
         ckpt_cast_find(CKPT_F32, p->dt)(&g, got->dbias + i * size, 1);
-        ok = fabs((double)g - (double)w) <=
-             near * fabs((double)w) + 3e-6 * p->bias_noise[i] + 1e-7;
+        ok = fabs((double)g - (double)w) <= near * fabs((double)w) + 3e-6 * p->bias_noise[i] + 1e-7;
         if (!ok)
             snprintf(text, sizeof text, "%d is %.9g, not %.9g", (int)i, (double)g, (double)w);
     }
@@ -592,13 +596,12 @@ static void check(zt_device *cpu, zt_device *gpu, const shape *s, ckpt_dtype dt)
 
     for (int w = DQ; w < N_TENSORS; w++)
         compare(&p, w, &want_grad, &got_grad);
-    if (s->bias)
+    if (s->bias == DISTANCES)
         compare_dbias(&p, &want_grad, &got_grad);
     compare_gaps(&p, &got_grad);
     verdict(memcmp(again.out, got_grad.out, p.n_out * size_of(dt)) == 0 &&
                 memcmp(again.dbias, got_grad.dbias, p.n_bias * size_of(dt)) == 0,
-            &p, "again",
-            "the second run has other bits");
+            &p, "again", "the second run has other bits");
     forget(&start), forget(&want), forget(&got);
     forget(&want_grad), forget(&got_grad), forget(&again);
     discard(&p);
@@ -606,58 +609,63 @@ static void check(zt_device *cpu, zt_device *gpu, const shape *s, ckpt_dtype dt)
 
 /* ---- tests -------------------------------------------------------------------------------- */
 
-/* batch, seq, heads, key heads, width, gap, causal, mask, dropout, lay, queries, window, ALiBi, biases by distance: edges of tiles
+/* batch, seq, heads, key heads, width, gap, causal, mask, dropout, lay, queries, window, what scores get: edges of tiles
  * (16, 32, 64, 128), of widths (16 .. 128 on tensor cores, others not), rows that are whole in 16 bytes or not.
  */
 static const shape shapes[] = {
-    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, APART, 0, 0, false, false},
-    {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, APART, 0, 0, false, false},
-    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, APART, 0, 0, false, false},
-    {2, 17, 2, 1, 20, 5, true, LEFT, 0, APART, 0, 0, false, false},
-    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, APART, 0, 0, false, false},
-    {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, APART, 0, 0, false, false},
-    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, FUSED, 0, 0, false, false},
-    {1, 64, 2, 2, 64, 64, false, HOLES, 0, APART, 0, 0, false, false},
-    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, APART, 0, 0, false, false},
-    {2, 65, 4, 2, 64, 8, true, NO_MASK, 0.1F, FUSED, 0, 0, false, false},
-    {2, 128, 1, 1, 17, 0, true, RIGHT, 0, APART, 0, 0, false, false},
-    {1, 129, 2, 1, 128, 0, true, NO_MASK, 0, FUSED, 0, 0, false, false},
-    {1, 100, 2, 1, 128, 16, false, RIGHT, 0.2F, APART, 0, 0, false, false},
-    {1, 70, 2, 1, 96, 0, true, LEFT, 0, FUSED, 0, 0, false, false},
-    {1, 70, 1, 1, 80, 0, true, NO_MASK, 0.1F, APART, 0, 0, false, false},
-    {1, 200, 3, 1, 24, 0, true, NO_MASK, 0, APART, 0, 0, false, false},
-    {1, 70, 2, 1, 130, 1, true, NO_MASK, 0.1F, APART, 0, 0, false, false},
-    {1, 30, 2, 2, 200, 0, false, HOLES, 0, FUSED, 0, 0, false, false},
-    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, APART, 0, 0, false, false},
-    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, APART, 0, 0, false, false},
-    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, APART, 0, 0, false, false},
-    {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, APART, 0, 0, false, false},
-    {2, 140, 1, 1, 40, 0, true, ONE_EMPTY, 0, APART, 0, 0, false, false},
-    {1, 40, 1, 1, 16, 0, true, NO_MASK, 1.0F, APART, 0, 0, false, false},
-    {3, 40, 4, 2, 16, 8, false, LEFT, 0.25F, APART, 1, 0, false, false},
-    {2, 150, 2, 1, 64, 0, true, RIGHT, 0, APART, 70, 0, false, false},
-    {2, 200, 2, 2, 32, 3, false, ONE_EMPTY, 0, APART, 1, 0, false, false},
-    {2, 65, 2, 1, 128, 0, true, LEFT, 0.1F, FUSED, 64, 0, false, false},
-    {2, 70, 2, 2, 140, 0, false, HOLES, 0.1F, APART, 65, 0, false, false},
-    {1, 90, 2, 1, 8, 0, true, NO_MASK, 0, APART, 0, 7, false, false},
-    {2, 200, 2, 2, 32, 3, true, HOLES, 0.1F, APART, 0, 2, false, false},
-    {2, 260, 2, 1, 64, 0, true, NO_MASK, 0.1F, FUSED, 0, 65, false, false},
-    {1, 150, 1, 1, 128, 0, true, RIGHT, 0, APART, 0, 40, false, false},
-    {2, 19, 2, 1, 96, 0, true, LEFT, 0, APART, 0, 1, false, false},
-    {2, 150, 2, 1, 140, 0, true, ONE_EMPTY, 0, APART, 70, 16, false, false},
-    {1, 20, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0, 99, false, false},
-    {2, 70, 3, 3, 16, 0, true, LEFT, 0.1F, APART, 0, 0, true, false},
-    {1, 150, 2, 2, 140, 0, true, RIGHT, 0, FUSED, 0, 0, true, false},
-    {2, 65, 6, 6, 32, 0, true, NO_MASK, 0, APART, 0, 0, true, false},
-    {2, 19, 2, 2, 8, 0, true, ONE_EMPTY, 0, APART, 0, 0, true, false},
-    {2, 30, 2, 2, 16, 0, false, RIGHT, 0.1F, APART, 75, 0, false, false},
-    {3, 7, 1, 1, 130, 0, false, ONE_EMPTY, 0, APART, 140, 0, false, false},
-    {1, 1, 2, 2, 8, 0, false, NO_MASK, 0, APART, 0, 0, false, true},
-    {2, 65, 3, 3, 16, 0, true, NO_MASK, 0.1F, APART, 0, 0, false, true},
-    {2, 150, 2, 1, 64, 5, false, HOLES, 0, APART, 0, 0, false, true},
-    {2, 140, 2, 2, 140, 0, false, ONE_EMPTY, 0.1F, FUSED, 0, 0, false, true},
-    {2, 70, 2, 2, 32, 0, false, LEFT, 0, APART, 130, 0, false, true},
-    {1, 130, 1, 1, 8, 0, true, RIGHT, 0, APART, 66, 0, false, true},
+    {1, 1, 1, 1, 1, 0, false, NO_MASK, 0, APART, 0, 0, PLAIN},
+    {2, 1, 3, 1, 8, 0, true, NO_MASK, 0, APART, 0, 0, PLAIN},
+    {1, 5, 2, 2, 3, 0, false, NO_MASK, 0, APART, 0, 0, PLAIN},
+    {2, 17, 2, 1, 20, 5, true, LEFT, 0, APART, 0, 0, PLAIN},
+    {3, 16, 4, 2, 16, 0, false, RIGHT, 0.25F, APART, 0, 0, PLAIN},
+    {2, 33, 6, 2, 32, 7, true, HOLES, 0.5F, APART, 0, 0, PLAIN},
+    {1, 63, 1, 1, 64, 0, true, NO_MASK, 0, FUSED, 0, 0, PLAIN},
+    {1, 64, 2, 2, 64, 64, false, HOLES, 0, APART, 0, 0, PLAIN},
+    {1, 65, 2, 2, 33, 1, true, LEFT, 0.1F, APART, 0, 0, PLAIN},
+    {2, 65, 4, 2, 64, 8, true, NO_MASK, 0.1F, FUSED, 0, 0, PLAIN},
+    {2, 128, 1, 1, 17, 0, true, RIGHT, 0, APART, 0, 0, PLAIN},
+    {1, 129, 2, 1, 128, 0, true, NO_MASK, 0, FUSED, 0, 0, PLAIN},
+    {1, 100, 2, 1, 128, 16, false, RIGHT, 0.2F, APART, 0, 0, PLAIN},
+    {1, 70, 2, 1, 96, 0, true, LEFT, 0, FUSED, 0, 0, PLAIN},
+    {1, 70, 1, 1, 80, 0, true, NO_MASK, 0.1F, APART, 0, 0, PLAIN},
+    {1, 200, 3, 1, 24, 0, true, NO_MASK, 0, APART, 0, 0, PLAIN},
+    {1, 70, 2, 1, 130, 1, true, NO_MASK, 0.1F, APART, 0, 0, PLAIN},
+    {1, 30, 2, 2, 200, 0, false, HOLES, 0, FUSED, 0, 0, PLAIN},
+    {1, 255, 1, 1, 8, 0, false, LEFT, 0.1F, APART, 0, 0, PLAIN},
+    {1, 257, 2, 1, 8, 3, true, LEFT, 0.1F, APART, 0, 0, PLAIN},
+    {2, 19, 2, 1, 8, 0, false, ONE_EMPTY, 0.2F, APART, 0, 0, PLAIN},
+    {2, 19, 2, 2, 8, 2, true, ONE_EMPTY, 0, APART, 0, 0, PLAIN},
+    {2, 140, 1, 1, 40, 0, true, ONE_EMPTY, 0, APART, 0, 0, PLAIN},
+    {1, 40, 1, 1, 16, 0, true, NO_MASK, 1.0F, APART, 0, 0, PLAIN},
+    {3, 40, 4, 2, 16, 8, false, LEFT, 0.25F, APART, 1, 0, PLAIN},
+    {2, 150, 2, 1, 64, 0, true, RIGHT, 0, APART, 70, 0, PLAIN},
+    {2, 200, 2, 2, 32, 3, false, ONE_EMPTY, 0, APART, 1, 0, PLAIN},
+    {2, 65, 2, 1, 128, 0, true, LEFT, 0.1F, FUSED, 64, 0, PLAIN},
+    {2, 70, 2, 2, 140, 0, false, HOLES, 0.1F, APART, 65, 0, PLAIN},
+    {1, 90, 2, 1, 8, 0, true, NO_MASK, 0, APART, 0, 7, PLAIN},
+    {2, 200, 2, 2, 32, 3, true, HOLES, 0.1F, APART, 0, 2, PLAIN},
+    {2, 260, 2, 1, 64, 0, true, NO_MASK, 0.1F, FUSED, 0, 65, PLAIN},
+    {1, 150, 1, 1, 128, 0, true, RIGHT, 0, APART, 0, 40, PLAIN},
+    {2, 19, 2, 1, 96, 0, true, LEFT, 0, APART, 0, 1, PLAIN},
+    {2, 150, 2, 1, 140, 0, true, ONE_EMPTY, 0, APART, 70, 16, PLAIN},
+    {1, 20, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0, 99, PLAIN},
+    {2, 70, 3, 3, 16, 0, true, LEFT, 0.1F, APART, 0, 0, ALIBI},
+    {1, 150, 2, 2, 140, 0, true, RIGHT, 0, FUSED, 0, 0, ALIBI},
+    {2, 65, 6, 6, 32, 0, true, NO_MASK, 0, APART, 0, 0, ALIBI},
+    {2, 19, 2, 2, 8, 0, true, ONE_EMPTY, 0, APART, 0, 0, ALIBI},
+    {2, 70, 4, 2, 16, 3, true, LEFT, 0.1F, APART, 0, 0, CAPPED},
+    {1, 150, 2, 1, 140, 0, true, HOLES, 0, FUSED, 0, 40, CAPPED},
+    {2, 19, 2, 2, 8, 0, false, ONE_EMPTY, 0, APART, 0, 0, CAPPED},
+    {2, 30, 2, 2, 16, 0, false, RIGHT, 0.1F, APART, 75, 0, PLAIN},
+    {3, 7, 1, 1, 130, 0, false, ONE_EMPTY, 0, APART, 140, 0, PLAIN},
+    {2, 30, 2, 2, 16, 0, false, RIGHT, 0.1F, APART, 75, 0, PLAIN},
+    {3, 7, 1, 1, 130, 0, false, ONE_EMPTY, 0, APART, 140, 0, PLAIN},
+    {1, 1, 2, 2, 8, 0, false, NO_MASK, 0, APART, 0, 0, DISTANCES},
+    {2, 65, 3, 3, 16, 0, true, NO_MASK, 0.1F, APART, 0, 0, DISTANCES},
+    {2, 150, 2, 1, 64, 5, false, HOLES, 0, APART, 0, 0, DISTANCES},
+    {2, 140, 2, 2, 140, 0, false, ONE_EMPTY, 0.1F, FUSED, 0, 0, DISTANCES},
+    {2, 70, 2, 2, 32, 0, false, LEFT, 0, APART, 130, 0, DISTANCES},
+    {1, 130, 1, 1, 8, 0, true, RIGHT, 0, APART, 66, 0, DISTANCES},
 };
 
 static const ckpt_dtype dtypes[] = {CKPT_F32, CKPT_BF16, CKPT_F16};
@@ -667,7 +675,7 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes, N_DTYPES = sizeof dtypes / siz
 /* What is not finite shows in its own row and nowhere else: scaling of the loss depends on it. */
 static void not_finite(zt_device *gpu, ckpt_dtype dt)
 {
-    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0, 0, false, false};
+    const shape s = {1, 40, 1, 1, 16, 0, true, NO_MASK, 0, APART, 0, 0, PLAIN};
     const float bad[] = {INFINITY, NAN};
 
     for (size_t i = 0; i < 2; i++) {
@@ -692,7 +700,7 @@ static void not_finite(zt_device *gpu, ckpt_dtype dt)
 /* Evaluation keeps no lse; nothing to do is no failure. */
 static void forward_alone(zt_device *gpu, ckpt_dtype dt)
 {
-    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, APART, 0, 0, false, false};
+    const shape s = {1, 9, 1, 1, 8, 0, false, NO_MASK, 0, APART, 0, 0, PLAIN};
     problem p = make(&s, dt);
     answer start = blank(&p), r = blank(&p), whole = compute(gpu, &p, &start, FORWARD);
     held m = hold(gpu, &p, &start);
@@ -716,7 +724,7 @@ static void forward_alone(zt_device *gpu, ckpt_dtype dt)
 /* A call that cannot be fails the device, and writes nothing. */
 static void refused(new_device *make_device, int which)
 {
-    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, APART, 0, 0, false, false};
+    const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, APART, 0, 0, PLAIN};
     problem p = make(&s, CKPT_F32);
     answer start = blank(&p);
     ckpt_err err = {0}, later = {0};

@@ -85,6 +85,8 @@ static void norm_run(zt_device *d, ckpt_dtype dt, char *const *p, const zt_norm 
     bool add = flags & 2, rms = flags & 1;
     zt_norm f = *shape;
     f.rms = rms;
+    f.once = rms && flags & 64;
+    f.plus_one = rms && flags & 128;
     f.eps = 1e-5F;
     f.x = p[X];
     f.add = add ? p[ADD] : NULL;
@@ -98,6 +100,8 @@ static void norm_run(zt_device *d, ckpt_dtype dt, char *const *p, const zt_norm 
     zt_norm_grad g = {
         .rows = f.rows, .width = f.width, .rms = rms, .mean = f.mean, .rstd = f.rstd, .w = p[W]};
     g.dx_add = flags & 4;
+    g.once = f.once;
+    g.plus_one = f.plus_one;
     g.w_add = g.b_add = flags & 8;
     g.x = add ? f.sum : p[X];
     g.dy = p[DY];
@@ -157,7 +161,7 @@ static void norms(ckpt_dtype dt)
     EACH(i, shape)
     {
         for (unsigned n = 0; n < 8; n++, flags += 11)
-            norm(shape[i][0], shape[i][1], dt, flags % 64);
+            norm(shape[i][0], shape[i][1], dt, flags % 256);
     }
     CASE("norm_grad %s without rows", ckpt_dtype_name(dt));
     pair w = pair_new(dt, 9, 1, 1, 0);

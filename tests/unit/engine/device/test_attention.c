@@ -20,8 +20,11 @@ typedef struct shape {
     float p;
     uint64_t queries; /* 0: all */
     uint64_t window;  /* 0: none */
-    enum { PLAIN, ALIBI, DISTANCE } bias;
+    enum { PLAIN, ALIBI, DISTANCE, CAPPED } bias;
 } shape;
+
+/* Of scores: so small that it shows. */
+#define CAP 0.75F
 
 /* One problem: values in double, and the same in dt with strides. */
 typedef struct problem {
@@ -131,6 +134,7 @@ static problem make(const shape *s, ckpt_dtype dt)
                         .scale = (float)(1.0 / sqrt((double)s->width)),
                         .causal = s->causal,
                         .alibi = s->bias == ALIBI,
+                        .cap = s->bias == CAPPED ? CAP : 0,
                         .window = s->window,
                         .p = s->p,
                         .seed = 77};
@@ -189,6 +193,7 @@ typedef struct one {
     uint64_t b, h, t;
     const double *q;
     double *s, *keep; /* [seq]: probabilities, factors of dropout */
+    double *slope;    /* [seq]: derivatives of capped scores */
 } one;
 
 static uint64_t at_q(const shape *s, uint64_t b, uint64_t t, uint64_t h)
@@ -232,6 +237,12 @@ static double lean(const problem *p, const one *x, uint64_t t)
     return p->s.bias == ALIBI ? (double)bias - (double)slope * ((double)x->t - (double)first) : 0;
 }
 
+/* A scaled score, capped if the shape says so. */
+static double capped(const shape *s, double x)
+{
+    return s->bias == CAPPED ? (double)CAP * tanh(x / (double)CAP) : x;
+}
+
 /* The bias of one query and the key t. */
 static uint64_t at_bias(const shape *s, const one *x, uint64_t t)
 {
@@ -249,10 +260,13 @@ static double ref_softmax(const problem *p, const one *x)
         const bool on = (!s->causal || t <= x->t) && (s->window == 0 || t + s->window > x->t) &&
                         (!p->a.fw.mask || p->mask[x->b * s->seq + t] != 0);
 
+        const double score =
+            capped(s, (double)p->a.fw.scale * dot(x->q, p->k + at_k(s, x->b, t, x->h), s->width));
+
         x->s[t] = -1e30;
+        x->slope[t] = s->bias == CAPPED ? 1 - score * score / (double)CAP / (double)CAP : 1;
         if (on)
-            x->s[t] = (double)p->a.fw.scale * dot(x->q, p->k + at_k(s, x->b, t, x->h), s->width) +
-                      lean(p, x, t) + (s->bias == DISTANCE ? p->bias[at_bias(s, x, t)] : 0);
+            x->s[t] = score + lean(p, x, t) + (s->bias == DISTANCE ? p->bias[at_bias(s, x, t)] : 0);
         top = x->s[t] > top ? x->s[t] : top;
     }
     for (uint64_t t = 0; t < s->seq; t++) {
@@ -297,7 +311,7 @@ static void ref_one(problem *p, const one *x, bool grad)
     for (uint64_t t = 0; grad && t < s->seq; t++) {
         const uint64_t key = at_k(s, x->b, t, x->h);
         const double dp = dot(dout, p->v + key, s->width) * x->keep[t];
-        const double ds = x->s[t] * (dp - delta) * scale;
+        const double ds = x->s[t] * (dp - delta) * scale * x->slope[t];
 
         p->dbias[at_bias(s, x, t)] += x->s[t] * (dp - delta);
         for (uint64_t i = 0; i < s->width; i++) {
@@ -312,7 +326,8 @@ static void reference(problem *p, bool grad)
 {
     const shape *s = &p->s;
     one x = {.s = (double *)new_array(s->seq, sizeof(double)),
-             .keep = (double *)new_array(s->seq, sizeof(double))};
+             .keep = (double *)new_array(s->seq, sizeof(double)),
+             .slope = (double *)new_array(s->seq, sizeof(double))};
 
     for (x.b = 0; x.b < s->batch; x.b++) {
         for (x.h = 0; x.h < s->heads; x.h++) {
@@ -324,6 +339,7 @@ static void reference(problem *p, bool grad)
     }
     free(x.s);
     free(x.keep);
+    free(x.slope);
 }
 
 /* ---- comparing --------------------------------------------------------------------------- */
@@ -457,6 +473,9 @@ static const shape shapes[] = {
      PLAIN}, // cross-attention: more queries than keys
     {2, 300, 2, 2, 8, 0, false, LEFT, 0, 9, 0, PLAIN},
     {2, 3, 2, 1, 8, 5, false, ONE_EMPTY, 0, 11, 0, DISTANCE},
+    {2, 40, 4, 2, 16, 3, true, LEFT, 0.1F, 0, 0, CAPPED},
+    {1, 300, 2, 1, 8, 0, true, HOLES, 0, 0, 5, CAPPED},
+    {2, 19, 2, 2, 8, 0, false, ONE_EMPTY, 0, 0, 0, CAPPED},
 };
 
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
@@ -508,7 +527,8 @@ static void finite_differences(void **state)
     const shape s[] = {{1, 4, 4, 2, 3, 0, true, NO_MASK, 0.3F, 0, 0, PLAIN},
                        {2, 3, 2, 1, 2, 0, false, HOLES, 0, 0, 0, PLAIN},
                        {2, 4, 2, 1, 2, 0, false, HOLES, 0.3F, 2, 0, PLAIN},
-                       {2, 3, 2, 1, 2, 0, false, HOLES, 0.3F, 5, 0, DISTANCE}};
+                       {2, 3, 2, 1, 2, 0, false, HOLES, 0.3F, 5, 0, DISTANCE},
+                       {2, 3, 2, 1, 2, 0, true, NO_MASK, 0.3F, 0, 0, CAPPED}};
 
     (void)state;
     for (size_t i = 0; i < sizeof s / sizeof *s; i++) {
@@ -620,7 +640,7 @@ static void refused(void **state)
     const shape s = {1, 3, 2, 2, 4, 0, false, NO_MASK, 0, 0, 0, PLAIN};
 
     (void)state;
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 12; i++) {
         problem p = make(&s, CKPT_F32);
         zt_attention_grad a = p.a;
         ckpt_err err = {0};
@@ -633,6 +653,8 @@ static void refused(void **state)
         a.fw.queries = i == 6 ? 4 : 0;
         a.fw.causal = i == 6;
         a.fw.scale = i == 7 ? 0 : i == 8 ? NAN : a.fw.scale;
+        a.fw.cap = i == 9 ? -1 : i == 10 ? NAN : i == 11 ? 1 : 0; // with ALiBi: none
+        a.fw.alibi = i == 11;
         a.fw.lse = i == 4 ? NULL : a.fw.lse;
         a.dv = i == 5 ? NULL : a.dv;
         if (i < 4 || i >= 6)

@@ -40,8 +40,10 @@ static void check_norm(const zt_norm *a, const dh_tensor *t, const float *s)
         assert_true(a->rms || fabs((double)a->mean[r] - mean) < 1e-6);
         assert_true(fabs((double)a->rstd[r] / rstd - 1) < 2e-6);
         for (uint64_t i = 0; i < a->width; i++) {
-            double v = ((double)s[r * a->width + i] - mean) * rstd * (double)t[W].v[i];
-            double inner = a->rms ? dh_eps(dt) * fabs(v) : 0; // RMS rounds before the weight
+            double v = ((double)s[r * a->width + i] - mean) * rstd;
+            v *= (double)t[W].v[i] + (a->plus_one ? 1 : 0);
+            // RMS rounds before the weight
+            double inner = a->rms && !a->once ? dh_eps(dt) * fabs(v) : 0;
             v += a->b ? (double)t[B].v[i] : 0;
             dh_near(&t[Y], r * a->width + i, v, (dh_bound){1.01, 4e-6 * (1 + rstd) + inner});
         }
@@ -51,17 +53,19 @@ static void check_norm(const zt_norm *a, const dh_tensor *t, const float *s)
 static void check_dx(const zt_norm_grad *a, const dh_tensor *t, const float *s)
 {
     uint64_t n = a->width;
+    const double one = a->plus_one ? 1 : 0;
     for (uint64_t r = 0; r < a->rows; r++) {
         double mean, rstd, c1 = 0, c2 = 0;
         const float *x = s + r * n, *dy = t[DY].v + r * n, *w = t[W].v;
         moments(x, n, a->rms, &mean, &rstd);
         for (uint64_t i = 0; i < n; i++) {
-            double g = (double)dy[i] * (double)w[i] / (double)n;
+            double g = (double)dy[i] * ((double)w[i] + one) / (double)n;
             c1 += a->rms ? 0 : g;
             c2 += g * ((double)x[i] - mean) * rstd;
         }
         for (uint64_t i = 0; i < n; i++) {
-            double v = (double)dy[i] * (double)w[i] - c1 - ((double)x[i] - mean) * rstd * c2;
+            double v =
+                (double)dy[i] * ((double)w[i] + one) - c1 - ((double)x[i] - mean) * rstd * c2;
             v = v * rstd + (a->dx_add ? (double)t[DX].v[r * n + i] : 0);
             dh_near(&t[DX], r * n + i, v, (dh_bound){1.01, 8e-6 * (1 + rstd)});
         }
@@ -87,7 +91,7 @@ static void check_dw(const zt_norm_grad *a, const dh_tensor *t, const float *s)
     }
     for (uint64_t i = 0; i < n; i++) {
         // RMS rounds xhat; a sum is rounded before it is added
-        double noise = 1e-6 * (1 + size[i]) + (a->rms ? eps * size[i] : 0);
+        double noise = 1e-6 * (1 + size[i]) + (a->rms && !a->once ? eps * size[i] : 0);
         double old = a->w_add ? (double)t[DW].v[i] : 0, extra = a->w_add ? eps * fabs(dw[i]) : 0;
         dh_near(&t[DW], i, dw[i] + old, (dh_bound){1.01, noise + extra});
         if (a->db) {
@@ -110,6 +114,8 @@ static void try_norm(uint64_t rows, uint64_t n, ckpt_dtype dt, unsigned flags)
         bool rms = flags & 1, add = flags & 2;
         zt_norm f = {.rows = rows, .width = n, .rms = rms, .eps = 1e-5F, .mean = mean};
         f.rstd = rstd;
+        f.once = rms && flags & 16;
+        f.plus_one = rms && flags & 32;
         f.x = t[X].p;
         f.add = add ? t[ADD].p : NULL;
         f.sum = t[SUM].p;
@@ -117,6 +123,8 @@ static void try_norm(uint64_t rows, uint64_t n, ckpt_dtype dt, unsigned flags)
         f.b = rms ? NULL : t[B].p;
         f.y = t[Y].p;
         zt_norm_grad g = {.rows = rows, .width = n, .rms = rms, .mean = mean, .rstd = rstd};
+        g.once = f.once;
+        g.plus_one = f.plus_one;
         g.dx_add = flags & 4;
         g.w_add = flags & 8;
         g.b_add = flags & 8;
@@ -163,13 +171,15 @@ static void norm(void **state)
         DH_EACH(k, dh_dtypes)
         {
             for (unsigned n = 0; n < 4; n++) {
-                try_norm(shapes[i].rows, shapes[i].width, dh_dtypes[k], flags);
+                try_norm(shapes[i].rows, shapes[i].width, dh_dtypes[k], flags % 64);
                 flags += 5;
             }
         }
     }
-    for (flags = 0; flags < 16; flags++)
+    for (flags = 0; flags < 64; flags++)
         try_norm(9, 50, CKPT_F32, flags);
+    for (flags = 1; flags < 64; flags += 16)
+        try_norm(9, 50, CKPT_BF16, flags);
 }
 
 /* dx over dy: the weights' gradients are as before.  A large common offset does no harm. */
