@@ -76,6 +76,17 @@ static bool ag_decoder(const zt_model_config *m, ckpt_bytes *to)
         m->embed_width, m->rotated, m->norm_first, m->final_norm, m->parallel, m->fused, m->alibi);
 }
 
+/* Add the settings that only some models of Llama's family have. */
+static bool ag_llama(const zt_model_config *m, ckpt_bytes *to)
+{
+    return ckpt_bytes_printf(
+        to,
+        "norms of the model\t%d %d %d %d %d\nscaled embedding of the model\t%d\n"
+        "scores and logits of the model\t%.9g %.9g %.9g\n",
+        m->norm_branch, m->norm_once, m->norm_plus_one, m->qk_whole, m->rope_exact, m->embed_scaled,
+        (double)m->score_width, (double)m->score_cap, (double)m->logit_cap);
+}
+
 /* Add the settings that only T5 has. */
 static bool ag_t5(const zt_model_config *m, ckpt_bytes *to)
 {
@@ -118,7 +129,7 @@ static bool ag_model(const zt_model_config *m, ckpt_bytes *to)
                (double)m->norm_eps, (double)m->init_range, (int)m->act, m->tied, m->attention_bias,
                m->output_bias, m->mlp_bias, m->qk_norm, m->scale_attention, m->scale_by_layer,
                m->padding) &&
-           ag_windows(m, to) && ag_decoder(m, to) && ag_t5(m, to) &&
+           ag_windows(m, to) && ag_decoder(m, to) && ag_llama(m, to) && ag_t5(m, to) &&
            ckpt_bytes_printf(to,
                              "rotary positions of the model\t%.17g %d %.17g %.17g %.17g "
                              "%.17g\ndropout rates of the model\t%.9g %.9g %.9g %.9g\n",

@@ -125,7 +125,7 @@ zt_affine zt_build_norm(zt_build *b, const char *module, bool bias)
     uint64_t n = b->m->config.hidden;
     zt_affine a = {.b = ZT_NO_PARAM};
 
-    a.w = zt_build_vector(b, zt_build_name(b, module, ".weight"), n, true);
+    a.w = zt_build_vector(b, zt_build_name(b, module, ".weight"), n, !b->m->config.norm_plus_one);
     if (bias)
         a.b = zt_build_vector(b, zt_build_name(b, module, ".bias"), n, false);
     return a;

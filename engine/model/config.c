@@ -207,20 +207,19 @@ static int cf_choose(const zt_config_file *f, const zt_config_class **out)
 static int cf_act(const zt_config_file *f, const char *key, zt_act otherwise)
 {
     const ckpt_value *v = ckpt_value_get(f->json, key);
-    const bool gated = f->out->arch == ZT_LLAMA;
 
     f->out->act = otherwise;
     if (!v)
         return CKPT_OK;
     for (size_t i = 0; i < CF_ACTIVATIONS; i++) {
-        if (ckpt_value_is(v, activations[i].name) && (!gated || activations[i].act == ZT_SILU)) {
+        if (ckpt_value_is(v, activations[i].name)) {
             f->out->act = activations[i].act;
             return CKPT_OK;
         }
     }
-    return ckpt_fail(f->err, CKPT_EUNSUPPORTED, "%s: %s is %s; supported: %s", f->name, key,
-                     zt_config_kind(v),
-                     gated ? "silu" : "gelu, gelu_new, gelu_pytorch_tanh, relu, silu, tanh");
+    return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
+                     "%s: %s is %s; supported: gelu, gelu_new, gelu_pytorch_tanh, relu, silu, tanh",
+                     f->name, key, zt_config_kind(v));
 }
 
 /* Read the row of the word embedding that is never trained; negative values count from the end. */
@@ -339,21 +338,29 @@ static int cf_gpt2(const zt_config_file *f)
     return f->sizes ? CKPT_OK : cf_act(f, "activation_function", ZT_GELU_TANH);
 }
 
-static int cf_llama(const zt_config_file *f, const zt_config_class *class)
+/* True if the file's model_type is this one. */
+static bool cf_is(const zt_config_file *f, const char *type)
+{
+    return strcmp(f->out->model_type, type) == 0;
+}
+
+static int cf_llama(const zt_config_file *f)
 {
     zt_model_config *c = f->out;
-    const bool biased = strcmp(class->model_type, "qwen2") == 0;
+    const bool olmo2 = cf_is(f, "olmo2");
     int rc;
 
-    c->scale_attention = true;
+    c->scale_attention = c->final_norm = true;
     c->output_bias = c->attention_bias;
-    c->attention_bias = c->attention_bias || biased;
-    c->qk_norm = strcmp(class->model_type, "qwen3") == 0;
+    c->attention_bias = c->attention_bias || cf_is(f, "qwen2");
+    c->qk_norm = cf_is(f, "qwen3") || olmo2;
+    c->qk_whole = c->norm_branch = c->norm_once = c->rope_exact = olmo2;
+    c->norm_first = !olmo2;
     if (f->sizes)
         return CKPT_OK;
     rc = cf_act(f, "hidden_act", ZT_SILU);
     if (rc == CKPT_OK)
-        rc = cf_padding(f, -1);
+        rc = cf_padding(f, olmo2 ? 1 : -1);
     if (rc == CKPT_OK)
         rc = cf_slices(f);
     return rc == CKPT_OK ? zt_config_rope(f) : rc;
@@ -589,7 +596,7 @@ static int cf_read(const zt_config_file *f)
     for (const zt_config_field *d = class->fields; rc == CKPT_OK && d->key; d++)
         rc = cf_field_read(f, d);
     if (rc == CKPT_OK)
-        rc = c->arch == ZT_LLAMA   ? cf_llama(f, class)
+        rc = c->arch == ZT_LLAMA   ? cf_llama(f)
              : c->arch == ZT_GPT2  ? cf_gpt2(f)
              : c->arch == ZT_OPT   ? cf_opt(f)
              : c->arch == ZT_NEOX  ? cf_neox(f)

@@ -105,13 +105,13 @@ static const zt_config_field bloom_fields[] = {
         {"max_position_embeddings", NULL, ZT_CF_SIZE, CC_AT(positions), n_positions},              \
         {"attention_dropout", NULL, ZT_CF_RATE, CC_AT(dropout_attention), 0},                      \
         {"initializer_range", NULL, ZT_CF_REAL, CC_AT(init_range), 0.02},                          \
-        {"rms_norm_eps", NULL, ZT_CF_REAL, CC_AT(norm_eps), 1e-6},                                 \
     {                                                                                              \
         "tie_word_embeddings", NULL, ZT_CF_BOOL, CC_AT(tied), 0                                    \
     }
 
 static const zt_config_field llama_fields[] = {
     CC_LLAMA(32000, 4096, 32, 32, 11008, 2048),
+    {"rms_norm_eps", NULL, ZT_CF_REAL, CC_AT(norm_eps), 1e-6},
     {"num_key_value_heads", NULL, ZT_CF_SIZE, CC_AT(kv_heads), CC_LATER},
     {"head_dim", NULL, ZT_CF_SIZE, CC_AT(head_width), CC_LATER},
     {"attention_bias", NULL, ZT_CF_BOOL, CC_AT(attention_bias), 0},
@@ -121,6 +121,7 @@ static const zt_config_field llama_fields[] = {
 
 static const zt_config_field qwen2_fields[] = {
     CC_LLAMA(151936, 4096, 32, 32, 22016, 32768),
+    {"rms_norm_eps", NULL, ZT_CF_REAL, CC_AT(norm_eps), 1e-6},
     {"num_key_value_heads", NULL, ZT_CF_HEADS, CC_AT(kv_heads), 32},
     {"head_dim", NULL, ZT_CF_SIZE, CC_AT(head_width), CC_LATER},
     {NULL, NULL, ZT_CF_SIZE, 0, 0},
@@ -128,6 +129,7 @@ static const zt_config_field qwen2_fields[] = {
 
 static const zt_config_field qwen3_fields[] = {
     CC_LLAMA(151936, 4096, 32, 32, 22016, 32768),
+    {"rms_norm_eps", NULL, ZT_CF_REAL, CC_AT(norm_eps), 1e-6},
     {"num_key_value_heads", NULL, ZT_CF_HEADS, CC_AT(kv_heads), 32},
     {"head_dim", NULL, ZT_CF_SIZE, CC_AT(head_width), 128},
     {"attention_bias", NULL, ZT_CF_BOOL, CC_AT(attention_bias), 0},
@@ -136,8 +138,18 @@ static const zt_config_field qwen3_fields[] = {
 
 static const zt_config_field mistral_fields[] = {
     CC_LLAMA(32000, 4096, 32, 32, 14336, 131072),
+    {"rms_norm_eps", NULL, ZT_CF_REAL, CC_AT(norm_eps), 1e-6},
     {"num_key_value_heads", NULL, ZT_CF_HEADS, CC_AT(kv_heads), 8},
     {"head_dim", NULL, ZT_CF_SIZE, CC_AT(head_width), CC_LATER},
+    {NULL, NULL, ZT_CF_SIZE, 0, 0},
+};
+
+static const zt_config_field olmo2_fields[] = {
+    CC_LLAMA(50304, 4096, 32, 32, 11008, 2048),
+    {"rms_norm_eps", NULL, ZT_CF_REAL, CC_AT(norm_eps), 1e-5},
+    {"num_key_value_heads", NULL, ZT_CF_SIZE, CC_AT(kv_heads), CC_LATER},
+    {"head_dim", NULL, ZT_CF_SIZE, CC_AT(head_width), CC_LATER},
+    {"attention_bias", NULL, ZT_CF_BOOL, CC_AT(attention_bias), 0},
     {NULL, NULL, ZT_CF_SIZE, 0, 0},
 };
 
@@ -192,6 +204,11 @@ static const zt_config_refusal neox_refusals[] = {
     {NULL, NULL, NULL},
 };
 
+static const zt_config_refusal olmo2_refusals[] = {
+    {"clip_qkv", NULL, "limits of q, k and v are not supported"},
+    {NULL, NULL, NULL},
+};
+
 static const zt_config_refusal bloom_refusals[] = {
     {"apply_residual_connection_post_layernorm", NULL,
      "residuals that start from a norm are not supported"},
@@ -219,6 +236,7 @@ const zt_config_class zt_config_classes[ZT_CONFIG_CLASSES] = {
     {"Qwen2ForCausalLM", "qwen2", ZT_LLAMA, qwen2_fields, no_refusals, ZT_WINDOW_UPPER},
     {"Qwen3ForCausalLM", "qwen3", ZT_LLAMA, qwen3_fields, no_refusals, ZT_WINDOW_UPPER},
     {"MistralForCausalLM", "mistral", ZT_LLAMA, mistral_fields, no_refusals, ZT_WINDOW_ALL},
+    {"Olmo2ForCausalLM", "olmo2", ZT_LLAMA, olmo2_fields, olmo2_refusals, ZT_WINDOW_NONE},
     {"OPTForCausalLM", "opt", ZT_OPT, opt_fields, opt_refusals, ZT_WINDOW_NONE},
     {"GPTNeoXForCausalLM", "gpt_neox", ZT_NEOX, neox_fields, neox_refusals, ZT_WINDOW_NONE},
     {"BloomForCausalLM", "bloom", ZT_BLOOM, bloom_fields, bloom_refusals, ZT_WINDOW_NONE},

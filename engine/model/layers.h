@@ -28,7 +28,7 @@ typedef struct zt_map {
 
 enum { ZT_MAPS = 7 };
 
-enum { ZT_NORMS = 4 };
+enum { ZT_NORMS = 6 };
 
 /* Maps of the blocks in decoder.c; with `fused`, Q is that of q, k and v together. */
 enum { ZT_DECODER_Q, ZT_DECODER_K, ZT_DECODER_V, ZT_DECODER_O, ZT_DECODER_UP, ZT_DECODER_DOWN };

@@ -269,6 +269,8 @@ void zt_affine_forward(const zt_call *c, const zt_affine *n, zt_norm *a)
     a->rows = a->rows != 0 ? a->rows : c->rows;
     a->width = a->width != 0 ? a->width : m->config.hidden;
     a->rms = n->b == ZT_NO_PARAM;
+    a->once = m->config.norm_once;
+    a->plus_one = m->config.norm_plus_one;
     a->eps = m->config.norm_eps;
     a->w = zt_weight(m, n->w);
     a->b = zt_weight(m, n->b);
@@ -282,6 +284,8 @@ void zt_affine_backward(const zt_call *c, const zt_affine *n, zt_norm_grad *a)
     a->rows = a->rows != 0 ? a->rows : c->rows;
     a->width = a->width != 0 ? a->width : m->config.hidden;
     a->rms = n->b == ZT_NO_PARAM;
+    a->once = m->config.norm_once;
+    a->plus_one = m->config.norm_plus_one;
     a->w = zt_weight(m, n->w);
     a->dw = zt_grad(m, n->w, &a->w_add);
     a->db = zt_grad(m, n->b, &a->b_add);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * llama.c: implements the blocks of Llama (Touvron et al. 2023), Qwen2, Qwen3 and Mistral: RMS norm
- * before each branch, rotary positions, grouped heads, SwiGLU.
+ * llama.c: implements the blocks of Llama (Touvron et al. 2023) and its family: RMS norm before
+ * each branch, rotary positions, grouped heads, SwiGLU.
  *
  *     r = x + o(attention(rope(q n1), rope(k n1), v n1)), n1 = norm(x)
  *     y = r + down(silu(gate n2) * up n2), n2 = norm(r)
@@ -9,6 +9,11 @@
  * Qwen2 (arXiv 2407.10671) has biases in q, k and v.  Qwen3 (arXiv 2505.09388) has an RMS norm over
  * each head of q and k before rotation.  Mistral's layers (arXiv 2310.06825), and Qwen's upper
  * layers if config.json enables it, have a window of keys.
+ *
+ * OLMo-2 (arXiv 2501.00656) has norms of the branches' outputs instead of their inputs, and norms
+ * of q and k over all heads together.
+ *
+ *     r = x + norm(o(attention(x)));  y = r + norm(down(silu(gate r) * up r))
  *
  * q, k, v lie side by side in rows of (heads + 2 kv_heads) * head_width.  With norms of q and k,
  * all rows of q come first, then those of k and v, so heads are the rows of a norm.
@@ -20,14 +25,19 @@
 
 enum { LL_Q, LL_K, LL_V, LL_O, LL_GATE, LL_UP, LL_DOWN };
 
-/* Norms of a block; q's and k's only with qk_norm, k's at LL_NORM_Q + LL_K. */
-enum { LL_NORM_1, LL_NORM_2, LL_NORM_Q };
+/*
+ * Norms of a block: of the inputs of attention and of the inner layer, of their outputs (_AFTER),
+ * and with qk_norm of q, and of k at LL_NORM_Q + LL_K.
+ */
+enum { LL_NORM_1, LL_NORM_2, LL_AFTER_1, LL_AFTER_2, LL_NORM_Q };
 
 /* Values that a block stores for its backward pass. */
 typedef struct ll_kept {
-    void *h1, *qkv, *o, *r, *h2, *gate, *up, *act;
-    void *raw; /* q and k before their norms; NULL: no norms */
-    float *rstd1, *rstd2, *lse;
+    void *h1, *h2; /* inputs of the branches if they have norms, else NULL */
+    void *qkv, *o, *r, *gate, *up, *act;
+    void *raw;      /* q and k before their norms; NULL: no norms */
+    void *after[2]; /* outputs of the branches if they have norms, else NULL */
+    float *rstd1, *rstd2, *rstd_after[2], *lse;
     float *rstd[2]; /* for the norms of the heads of q, k */
     void *low[ZT_MAPS];
     uint64_t n_bytes;
@@ -43,6 +53,17 @@ static uint64_t ll_packed(const zt_model *m)
 static uint64_t ll_heads(const zt_model *m, int map)
 {
     return map == LL_Q ? m->config.heads : m->config.kv_heads;
+}
+
+/* Rows of the norm of q or k for each token. */
+static uint64_t ll_norm_rows(const zt_model *m, int map)
+{
+    return m->config.qk_whole ? 1 : ll_heads(m, map);
+}
+
+static uint64_t ll_norm_width(const zt_model *m, int map)
+{
+    return m->config.head_width * ll_heads(m, map) / ll_norm_rows(m, map);
 }
 
 /* Offset of q, k or v in the buffer of all three, and the stride of its rows; in elements. */
@@ -67,11 +88,17 @@ static ll_kept ll_keep(const zt_model *m, const zt_block *k, const zt_batch *b, 
     zt_room room = {.base = tape};
     ll_kept t = {0};
 
-    t.h1 = zt_room_elems(&room, m, rows * f->hidden);
+    if (f->norm_first) {
+        t.h1 = zt_room_elems(&room, m, rows * f->hidden);
+        t.h2 = zt_room_elems(&room, m, rows * f->hidden);
+    }
+    for (int i = 0; f->norm_branch && i < 2; i++) {
+        t.after[i] = zt_room_elems(&room, m, rows * f->hidden);
+        t.rstd_after[i] = zt_room_floats(&room, rows);
+    }
     t.qkv = zt_room_elems(&room, m, rows * ll_packed(m));
     t.o = zt_room_elems(&room, m, rows * f->heads * f->head_width);
     t.r = zt_room_elems(&room, m, rows * f->hidden);
-    t.h2 = zt_room_elems(&room, m, rows * f->hidden);
     t.gate = zt_room_elems(&room, m, rows * f->inner);
     t.up = zt_room_elems(&room, m, rows * f->inner);
     t.act = zt_room_elems(&room, m, rows * f->inner);
@@ -81,8 +108,8 @@ static ll_kept ll_keep(const zt_model *m, const zt_block *k, const zt_batch *b, 
     t.raw = NULL;
     if (f->qk_norm) {
         t.raw = zt_room_elems(&room, m, rows * (f->heads + f->kv_heads) * f->head_width);
-        t.rstd[LL_Q] = zt_room_floats(&room, rows * f->heads);
-        t.rstd[LL_K] = zt_room_floats(&room, rows * f->kv_heads);
+        t.rstd[LL_Q] = zt_room_floats(&room, rows * ll_norm_rows(m, LL_Q));
+        t.rstd[LL_K] = zt_room_floats(&room, rows * ll_norm_rows(m, LL_K));
     }
     for (int i = 0; i < ZT_MAPS; i++)
         t.low[i] = zt_room_take(&room, zt_map_low(m, &k->map[i], rows));
@@ -94,6 +121,7 @@ static ll_kept ll_keep(const zt_model *m, const zt_block *k, const zt_batch *b, 
 typedef struct ll_work {
     void *d_act, *d_qkv; /* share memory, because d_act is not used after d_qkv begins */
     void *d_h, *d_o, *spare;
+    void *d_after; /* gradient of a branch's output before its norm */
     uint64_t n_bytes;
 } ll_work;
 
@@ -110,6 +138,7 @@ static ll_work ll_working(const zt_model *m, const zt_block *k, const zt_batch *
     w.d_qkv = w.d_act;
     w.d_h = zt_room_elems(&room, m, rows * f->hidden);
     w.d_o = zt_room_elems(&room, m, rows * f->heads * f->head_width);
+    w.d_after = zt_room_elems(&room, m, f->norm_branch ? rows * f->hidden : 0);
     for (int i = 0; i < ZT_MAPS; i++) {
         uint64_t n = zt_map_spare(m, &k->map[i], rows);
 
@@ -163,6 +192,7 @@ static zt_attention ll_attention(const zt_call *c, const ll_kept *t)
     const ll_part q = ll_where(c->m, LL_Q, c->rows);
     const ll_part k = ll_where(c->m, LL_K, c->rows);
     const ll_part v = ll_where(c->m, LL_V, c->rows);
+    const double width = f->score_width > 0 ? (double)f->score_width : (double)f->head_width;
 
     return (zt_attention){.batch = c->p->in.batch,
                           .seq = c->p->in.seq,
@@ -173,7 +203,8 @@ static zt_attention ll_attention(const zt_call *c, const ll_kept *t)
                           .ldk = k.ld,
                           .ldv = v.ld,
                           .ldo = f->heads * f->head_width,
-                          .scale = (float)(1.0 / sqrt((double)f->head_width)),
+                          .scale = (float)(1.0 / sqrt(width)),
+                          .cap = f->score_cap,
                           .causal = true,
                           .window = f->slides && f->slides[block] ? f->window : 0,
                           .mask = c->p->in.attention_mask,
@@ -188,12 +219,12 @@ static zt_attention ll_attention(const zt_call *c, const ll_kept *t)
 
 /* ---- forward ---- */
 
-/* Normalise the heads of q or k. */
-static void ll_fw_head_norm(const zt_call *c, const zt_block *k, const ll_kept *t, int map)
+/* Normalise q or k. */
+static void ll_fw_qk_norm(const zt_call *c, const zt_block *k, const ll_kept *t, int map)
 {
     const uint64_t at = ll_where(c->m, map, c->rows).at;
-    zt_norm n = {.rows = c->rows * ll_heads(c->m, map),
-                 .width = c->m->config.head_width,
+    zt_norm n = {.rows = c->rows * ll_norm_rows(c->m, map),
+                 .width = ll_norm_width(c->m, map),
                  .x = zt_at_const(c->m, t->raw, at),
                  .y = zt_at(c->m, t->qkv, at),
                  .rstd = t->rstd[map]};
@@ -201,7 +232,17 @@ static void ll_fw_head_norm(const zt_call *c, const zt_block *k, const ll_kept *
     zt_affine_forward(c, &k->norm[LL_NORM_Q + map], &n);
 }
 
-static void ll_fw_attention(const zt_call *c, const zt_block *k, const ll_kept *t, void *spare)
+/* Normalise the output of branch i into y. */
+static void ll_fw_after(const zt_call *c, const zt_block *k, const ll_kept *t, int i, void *y)
+{
+    zt_norm n = {.x = t->after[i], .y = y, .rstd = t->rstd_after[i]};
+
+    zt_affine_forward(c, &k->norm[LL_AFTER_1 + i], &n);
+}
+
+/* The branch of attention with input x, in t->r. */
+static void ll_fw_attention(const zt_call *c, const zt_block *k, const ll_kept *t, const void *x,
+                            void *spare)
 {
     zt_model *m = c->m;
     zt_map_fw o = {.x = t->o, .y = t->r, .low = t->low[LL_O], .spare = spare};
@@ -209,77 +250,122 @@ static void ll_fw_attention(const zt_call *c, const zt_block *k, const ll_kept *
 
     for (int i = LL_Q; i <= LL_V; i++) {
         const ll_part to = ll_where(m, i, c->rows);
-        zt_map_fw f = {.ldy = to.ld, .x = t->h1, .low = t->low[i], .spare = spare};
+        zt_map_fw f = {.ldy = to.ld, .x = x, .low = t->low[i], .spare = spare};
 
         f.y = zt_at(m, t->raw && i != LL_V ? t->raw : t->qkv, to.at);
         zt_map_forward(c, &k->map[i], &f);
     }
     if (t->raw) {
-        ll_fw_head_norm(c, k, t, LL_Q);
-        ll_fw_head_norm(c, k, t, LL_K);
+        ll_fw_qk_norm(c, k, t, LL_Q);
+        ll_fw_qk_norm(c, k, t, LL_K);
     }
     ll_rope(c, t->qkv, false);
     zt_attend(c, &a);
-    zt_map_forward(c, &k->map[LL_O], &o); // r holds the branch until the norm adds x
+    o.y = m->config.norm_branch ? t->after[0] : t->r;
+    zt_map_forward(c, &k->map[LL_O], &o);
+    if (m->config.norm_branch)
+        ll_fw_after(c, k, t, 0, t->r);
+}
+
+/* y = t->r + the inner layer of x. */
+static void ll_fw_inner(const zt_call *c, const zt_block *k, const ll_kept *t, const void *x,
+                        void *y)
+{
+    zt_model *m = c->m;
+    void *spare = ll_working(m, k, &c->p->in, c->p->scratch).spare;
+    zt_map_fw gate = {.x = x, .y = t->gate, .low = t->low[LL_GATE], .spare = spare};
+    zt_map_fw up = {.x = x, .y = t->up, .low = t->low[LL_UP], .spare = spare};
+    zt_map_fw down = {.x = t->act, .y = y, .low = t->low[LL_DOWN], .spare = spare};
+    zt_swiglu act = {.n = c->rows * m->config.inner, .act = m->config.act};
+
+    act.gate = t->gate;
+    act.up = t->up;
+    act.y = t->act;
+    zt_map_forward(c, &k->map[LL_GATE], &gate);
+    zt_map_forward(c, &k->map[LL_UP], &up);
+    m->device->ops->swiglu(m->device, m->dtype, &act);
+    if (!m->config.norm_branch) {
+        zt_map_residual(c, &k->map[LL_DOWN], &down, t->r, ZT_SITE_HIDDEN_2);
+        return;
+    }
+    down.y = t->after[1];
+    zt_map_forward(c, &k->map[LL_DOWN], &down);
+    ll_fw_after(c, k, t, 1, y);
+    m->device->ops->add(m->device, m->dtype, c->rows * m->config.hidden, y, t->r);
 }
 
 static void ll_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, void *y)
 {
     const zt_block *k = ll_block(m, l);
+    const bool first = m->config.norm_first;
     zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
     ll_kept t = ll_keep(m, k, &p->in, tape);
-    void *spare = ll_working(m, k, &p->in, p->scratch).spare;
     zt_norm n1 = {.x = x, .y = t.h1, .rstd = t.rstd1};
     zt_norm n2 = {.x = x, .add = t.r, .sum = t.r, .y = t.h2, .rstd = t.rstd2};
-    zt_map_fw gate = {.x = t.h2, .y = t.gate, .low = t.low[LL_GATE], .spare = spare};
-    zt_map_fw up = {.x = t.h2, .y = t.up, .low = t.low[LL_UP], .spare = spare};
-    zt_map_fw down = {.x = t.act, .y = y, .low = t.low[LL_DOWN], .spare = spare};
-    zt_swiglu act = {.n = c.rows * m->config.inner, .gate = t.gate, .up = t.up, .y = t.act};
 
-    zt_affine_forward(&c, &k->norm[LL_NORM_1], &n1);
-    ll_fw_attention(&c, k, &t, spare);
-    zt_affine_forward(&c, &k->norm[LL_NORM_2], &n2);
-    zt_map_forward(&c, &k->map[LL_GATE], &gate);
-    zt_map_forward(&c, &k->map[LL_UP], &up);
-    m->device->ops->swiglu(m->device, m->dtype, &act);
-    zt_map_residual(&c, &k->map[LL_DOWN], &down, t.r, ZT_SITE_HIDDEN_2);
+    if (first)
+        zt_affine_forward(&c, &k->norm[LL_NORM_1], &n1);
+    ll_fw_attention(&c, k, &t, first ? t.h1 : x, ll_working(m, k, &p->in, p->scratch).spare);
+    if (first)
+        zt_affine_forward(&c, &k->norm[LL_NORM_2], &n2); // r becomes the sum with x
+    else
+        m->device->ops->add(m->device, m->dtype, c.rows * m->config.hidden, t.r, x);
+    ll_fw_inner(&c, k, &t, first ? t.h2 : t.r, y);
 }
 
 /* ---- backward ---- */
+
+/* Gradient of branch i's output from dy, that of its sum with the residual. */
+static const void *ll_bw_after(const zt_call *c, const zt_block *k, const ll_kept *t,
+                               const ll_work *w, int i, const void *dy)
+{
+    zt_norm_grad n = {.x = t->after[i], .dy = dy, .rstd = t->rstd_after[i], .dx = w->d_after};
+
+    if (!c->m->config.norm_branch)
+        return dy;
+    zt_affine_backward(c, &k->norm[LL_AFTER_1 + i], &n);
+    return w->d_after;
+}
 
 /* dx holds dy, the residual's gradient; add the gradient through the inner layer. */
 static void ll_bw_inner(const zt_call *c, const zt_block *k, const ll_kept *t, const ll_work *w,
                         void *dx)
 {
     zt_model *m = c->m;
-    zt_map_bw down = {
-        .x = t->act, .dy = dx, .dx = w->d_act, .low = t->low[LL_DOWN], .spare = w->spare};
-    zt_swiglu act = {.n = c->rows * m->config.inner, .gate = t->gate, .up = t->up, .dy = w->d_act};
-    zt_map_bw gate = {
-        .x = t->h2, .dy = t->gate, .dx = w->d_h, .low = t->low[LL_GATE], .spare = w->spare};
-    zt_map_bw up = {.dx_add = true, .x = t->h2, .dy = t->up, .dx = w->d_h, .low = t->low[LL_UP]};
+    const bool first = m->config.norm_first;
+    const void *x = first ? t->h2 : t->r;
+    void *to = first ? w->d_h : dx;
+    zt_map_bw down = {.x = t->act, .dx = w->d_act, .low = t->low[LL_DOWN], .spare = w->spare};
+    zt_swiglu act = {.n = c->rows * m->config.inner, .act = m->config.act, .dy = w->d_act};
+    zt_map_bw gate = {.dx_add = !first, .x = x, .dy = t->gate, .dx = to, .low = t->low[LL_GATE]};
+    zt_map_bw up = {.dx_add = true, .x = x, .dy = t->up, .dx = to, .low = t->low[LL_UP]};
     zt_norm_grad norm = {.dx_add = true, .x = t->r, .dy = w->d_h, .rstd = t->rstd2, .dx = dx};
 
+    down.dy = ll_bw_after(c, k, t, w, 1, dx);
     zt_map_backward(c, &k->map[LL_DOWN], &down);
+    act.gate = t->gate;
+    act.up = t->up;
     act.dgate = t->gate;
     act.dup = t->up;
     m->device->ops->swiglu_grad(m->device, m->dtype, &act);
+    gate.spare = w->spare;
     zt_map_backward(c, &k->map[LL_GATE], &gate);
     up.spare = w->spare;
     zt_map_backward(c, &k->map[LL_UP], &up);
-    zt_affine_backward(c, &k->norm[LL_NORM_2], &norm);
+    if (first)
+        zt_affine_backward(c, &k->norm[LL_NORM_2], &norm);
 }
 
 /*
  * Gradient of q (or k) before its norm, from that after the norm in d_qkv.  It overwrites the
  * stored q and k, which are no longer needed.
  */
-static void ll_bw_head_norm(const zt_call *c, const zt_block *k, const ll_kept *t, const ll_work *w,
-                            int map)
+static void ll_bw_qk_norm(const zt_call *c, const zt_block *k, const ll_kept *t, const ll_work *w,
+                          int map)
 {
     const uint64_t at = ll_where(c->m, map, c->rows).at;
-    zt_norm_grad n = {.rows = c->rows * ll_heads(c->m, map),
-                      .width = c->m->config.head_width,
+    zt_norm_grad n = {.rows = c->rows * ll_norm_rows(c->m, map),
+                      .width = ll_norm_width(c->m, map),
                       .x = zt_at_const(c->m, t->raw, at),
                       .dy = zt_at_const(c->m, w->d_qkv, at),
                       .rstd = t->rstd[map],
@@ -288,32 +374,49 @@ static void ll_bw_head_norm(const zt_call *c, const zt_block *k, const ll_kept *
     zt_affine_backward(c, &k->norm[LL_NORM_Q + map], &n);
 }
 
-static void ll_bw_attention(const zt_call *c, const zt_block *k, const ll_kept *t, const ll_work *w,
+/* Gradient of attention's input x, from those of q, k, v in w->d_qkv, in `to`. */
+static void ll_bw_qkv(const zt_call *c, const ll_kept *t, const ll_work *w, const void *x, void *to)
+{
+    zt_model *m = c->m;
+    const zt_block *k = ll_block(m, &m->layers.at[c->layer]);
+
+    if (t->raw) {
+        ll_bw_qk_norm(c, k, t, w, LL_Q);
+        ll_bw_qk_norm(c, k, t, w, LL_K);
+    }
+    for (int i = LL_Q; i <= LL_V; i++) {
+        const ll_part from = ll_where(m, i, c->rows);
+        zt_map_bw g = {.lddy = from.ld, .x = x, .dx = to, .low = t->low[i], .spare = w->spare};
+
+        g.dx_add = i != LL_Q || !m->config.norm_first;
+        g.dy = zt_at(m, t->raw && i != LL_V ? t->qkv : w->d_qkv, from.at);
+        zt_map_backward(c, &k->map[i], &g);
+    }
+}
+
+/* dx holds the gradient of r; add the gradient through attention, whose input is x or its norm. */
+static void ll_bw_attention(const zt_call *c, const ll_kept *t, const ll_work *w, const void *x,
                             void *dx)
 {
     zt_model *m = c->m;
-    zt_map_bw o = {.x = t->o, .dy = dx, .dx = w->d_o, .low = t->low[LL_O], .spare = w->spare};
+    const zt_block *k = ll_block(m, &m->layers.at[c->layer]);
+    zt_map_bw o = {.x = t->o, .dx = w->d_o, .low = t->low[LL_O], .spare = w->spare};
     zt_attention_grad a = {.fw = ll_attention(c, t), .dout = w->d_o, .dq = w->d_qkv};
+    zt_norm_grad norm = {.dx_add = true, .x = x, .dy = w->d_h, .rstd = t->rstd1, .dx = dx};
 
+    o.dy = ll_bw_after(c, k, t, w, 0, dx);
     zt_map_backward(c, &k->map[LL_O], &o);
     a.lddo = a.fw.ldo;
     a.dk = zt_at(m, w->d_qkv, ll_where(m, LL_K, c->rows).at);
     a.dv = zt_at(m, w->d_qkv, ll_where(m, LL_V, c->rows).at);
     m->device->ops->attention_grad(m->device, m->dtype, &a);
     ll_rope(c, w->d_qkv, true);
-    if (t->raw) {
-        ll_bw_head_norm(c, k, t, w, LL_Q);
-        ll_bw_head_norm(c, k, t, w, LL_K);
+    if (!m->config.norm_first) {
+        ll_bw_qkv(c, t, w, x, dx);
+        return;
     }
-    for (int i = LL_Q; i <= LL_V; i++) {
-        const ll_part from = ll_where(m, i, c->rows);
-        zt_map_bw g = {
-            .lddy = from.ld, .x = t->h1, .dx = w->d_h, .low = t->low[i], .spare = w->spare};
-
-        g.dx_add = i != LL_Q;
-        g.dy = zt_at(m, t->raw && i != LL_V ? t->qkv : w->d_qkv, from.at);
-        zt_map_backward(c, &k->map[i], &g);
-    }
+    ll_bw_qkv(c, t, w, t->h1, w->d_h);
+    zt_affine_backward(c, &k->norm[LL_NORM_1], &norm);
 }
 
 /* LIMIT: the parameters are those of zt_layer_ops. */
@@ -324,27 +427,49 @@ static void ll_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
     zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
     ll_kept t = ll_keep(m, k, &p->in, tape);
     ll_work w = ll_working(m, k, &p->in, p->scratch);
-    zt_norm_grad norm = {.dx_add = true, .x = x, .dy = w.d_h, .rstd = t.rstd1, .dx = dx};
 
     if (!zt_wants_backward(m, l))
         return;
     if (dx != dy)
         m->device->ops->copy(m->device, dx, dy, c.rows * m->config.hidden * zt_elem(m));
     ll_bw_inner(&c, k, &t, &w, dx);
-    ll_bw_attention(&c, k, &t, &w, dx);
-    zt_affine_backward(&c, &k->norm[LL_NORM_1], &norm);
+    ll_bw_attention(&c, &t, &w, x, dx);
 }
 
 /* ---- building ---- */
 
 static const zt_layer_ops ll_block_ops = {ll_tape, ll_scratch, ll_fw, ll_bw};
 
-static zt_affine ll_build_head_norm(zt_build *b, const char *block, const char *name)
+/* The norm of q or k. */
+static zt_affine ll_build_qk_norm(zt_build *b, const char *block, int map)
 {
-    const uint64_t n = b->m->config.head_width;
+    const char *const name = map == LL_Q ? ".self_attn.q_norm.weight" : ".self_attn.k_norm.weight";
+    zt_affine a = {.b = ZT_NO_PARAM};
 
-    return (zt_affine){.w = zt_build_vector(b, zt_build_name(b, block, name), n, true),
-                       .b = ZT_NO_PARAM};
+    a.w = zt_build_vector(b, zt_build_name(b, block, name), ll_norm_width(b->m, map),
+                          !b->m->config.norm_plus_one);
+    return a;
+}
+
+static void ll_build_norms(zt_build *b, zt_block *k, const char *block)
+{
+    const zt_model_config *f = &b->m->config;
+    const struct {
+        const char *module;
+        int norm;
+        bool there;
+    } norms[] = {
+        {".input_layernorm", LL_NORM_1, f->norm_first},
+        {".post_attention_layernorm", f->norm_branch ? LL_AFTER_1 : LL_NORM_2, true},
+        {".pre_feedforward_layernorm", LL_NORM_2, f->norm_first && f->norm_branch},
+        {".post_feedforward_layernorm", LL_AFTER_2, f->norm_branch},
+    };
+
+    for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
+        if (norms[i].there)
+            k->norm[norms[i].norm] =
+                zt_build_norm(b, zt_build_name(b, block, norms[i].module), false);
+    }
 }
 
 static void ll_build_block(zt_build *b, uint64_t i)
@@ -373,13 +498,11 @@ static void ll_build_block(zt_build *b, uint64_t i)
     for (int j = 0; j < ZT_MAPS; j++) {
         k->map[j] = zt_build_map(b, zt_build_name(b, name, maps[j].module), &maps[j].shape);
         if (j == LL_O && f->qk_norm) {
-            k->norm[LL_NORM_Q + LL_Q] = ll_build_head_norm(b, name, ".self_attn.q_norm.weight");
-            k->norm[LL_NORM_Q + LL_K] = ll_build_head_norm(b, name, ".self_attn.k_norm.weight");
+            k->norm[LL_NORM_Q + LL_Q] = ll_build_qk_norm(b, name, LL_Q);
+            k->norm[LL_NORM_Q + LL_K] = ll_build_qk_norm(b, name, LL_K);
         }
     }
-    k->norm[LL_NORM_1] = zt_build_norm(b, zt_build_name(b, name, ".input_layernorm"), false);
-    k->norm[LL_NORM_2] =
-        zt_build_norm(b, zt_build_name(b, name, ".post_attention_layernorm"), false);
+    ll_build_norms(b, k, name);
 }
 
 int zt_llama_build(zt_build *b)

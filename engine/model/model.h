@@ -15,7 +15,7 @@
  *     linear.c   linear maps of layers, with or without a LoRA adapter
  *     head.c     the head of language models: rows that count, logits in chunks, the loss
  *     ends.c     first and last layer of GPT-2 and Llama
- *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral) opt.c neox.c bloom.c
+ *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral, OLMo-2) opt.c neox.c bloom.c
  *     decoder.c  blocks of OPT, GPT-NeoX and BLOOM
  *     rope.c     rotary positions
  *     t5.c       T5; t5_ends.c: its bridge between encoder and decoder, its head
@@ -31,7 +31,7 @@
 #include "libckpt/base/vec.h"
 #include "libckpt/map/value.h"
 
-/* ZT_LLAMA includes Qwen2, Qwen3 and Mistral, which are Llama with other settings. */
+/* ZT_LLAMA includes Qwen2, Qwen3, Mistral and OLMo-2, which are Llama with other settings. */
 typedef enum zt_arch {
     ZT_BERT_CLASSIFIER,
     ZT_BERT_MLM,
@@ -69,14 +69,21 @@ typedef struct zt_model_config {
     bool tied; /* input and output embeddings are one parameter */
     /* Whether there are biases: of q, k, v; of attention's output; of the MLP. */
     bool attention_bias, output_bias, mlp_bias;
-    /* OPT: norms before each branch (otherwise after it), and one before the head */
-    bool norm_first, final_norm;
-    bool alibi; /* BLOOM: attention has linear biases instead of positions */
+    /* Norms before each branch (OPT: otherwise after the sum with it), and one before the head.
+     * Llama's family: also norms of what a branch computes, before the sum (OLMo-2: only these) */
+    bool norm_first, final_norm, norm_branch;
+    bool norm_once, norm_plus_one; /* zt_norm's `once` and `plus_one`, for all norms */
+    bool alibi;                    /* BLOOM: attention has linear biases instead of positions */
     /* GPT-NeoX: both branches read the block's input; q, k, v of a head are rows of one map
-     * (BLOOM too) */
+     * (BLOOM too).  Phi-3 has one map for all of q, k, v, and one for gate and up */
     bool parallel, fused;
     uint64_t rotated; /* elements of a head that positions rotate; 0: all */
-    bool qk_norm;     /* Qwen3: RMS norm of each head's q and k before rotation */
+    /* RMS norm of q and k before rotation: of each head (Qwen3), or with qk_whole of all heads of a
+     * token together (OLMo-2) */
+    bool qk_norm, qk_whole;
+    bool embed_scaled;          /* Gemma: embeddings are multiplied by the root of `hidden` */
+    float score_cap, logit_cap; /* Gemma: zt_attention's cap, and the same for logits; 0: none */
+    float score_width;          /* scores are divided by its root; 0: head_width */
     /* keys that a query sees, itself the last; 0: all before it */
     uint64_t window;
     const bool *slides; /* [layers], true: the layer uses `window`; NULL: no layer does */
@@ -90,6 +97,7 @@ typedef struct zt_model_config {
     uint64_t decoder_start, decoder_pad;
     double rope_theta;
     bool rope_llama3;
+    bool rope_exact; /* OLMo-2: cosines and sines are not rounded to the model's dtype */
     double rope_factor, rope_low, rope_high, rope_old;
     /* as config.json has them */
     float dropout_embed, dropout_attention, dropout_hidden, dropout_classifier;

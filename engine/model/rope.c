@@ -36,6 +36,7 @@ static float rt_frequency(const zt_model_config *f, uint64_t j)
 static void rt_fill(const zt_model *m, uint64_t rows, float *cos_table, float *sin_table)
 {
     uint64_t half = rt_width(&m->config) / 2;
+    const ckpt_dtype dt = m->config.rope_exact ? CKPT_F32 : m->dtype;
 
     for (uint64_t j = 0; j < half; j++) {
         float inv = rt_frequency(&m->config, j);
@@ -43,8 +44,8 @@ static void rt_fill(const zt_model *m, uint64_t rows, float *cos_table, float *s
         for (uint64_t i = 0; i < rows; i++) {
             double angle = (double)((float)i * inv);
 
-            cos_table[i * half + j] = (float)zt_round_to(m->dtype, cos(angle));
-            sin_table[i * half + j] = (float)zt_round_to(m->dtype, sin(angle));
+            cos_table[i * half + j] = (float)zt_round_to(dt, cos(angle));
+            sin_table[i * half + j] = (float)zt_round_to(dt, sin(angle));
         }
     }
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral; also OPT, GPT-NeoX, BLOOM.
+"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral, OLMo-2; also OPT, GPT-NeoX, BLOOM.
 
     kin.py --bin build/bin [-v] [NAME...]
 
@@ -59,6 +59,8 @@ VARIANTS = {
     'neox': ('GPTNeoX', {}, 2, 3, True),
     'neox serial': ('GPTNeoX', {'use_parallel_residual': False}, 3, 1, True),
     'bloom': ('Bloom', {}, 2, 3, True),
+    'olmo2': ('Olmo2', {}, 2, 3, True),
+    'olmo2 bias, tied': ('Olmo2', {**LLAMA3, 'attention_bias': True, 'tie_word_embeddings': True}, 3, 2, False),
 }
 
 

@@ -39,6 +39,8 @@ MODELS = [
     ('Qwen3ForCausalLM', 'Qwen3Config', {**SMALL, 'tie_word_embeddings': True, 'attention_bias': True}),
     ('MistralForCausalLM', 'MistralConfig', {}),
     ('MistralForCausalLM', 'MistralConfig', {**SMALL, 'head_dim': 24, 'hidden_act': 'gelu'}),
+    ('Olmo2ForCausalLM', 'Olmo2Config', {}),
+    ('Olmo2ForCausalLM', 'Olmo2Config', {**SMALL, 'tie_word_embeddings': True, 'attention_bias': True, 'rope_parameters': YARN}),
     ('GPT2LMHeadModel', 'GPT2Config', {}),
     ('GPT2LMHeadModel', 'GPT2Config', {'tie_word_embeddings': False, 'n_inner': 100, 'activation_function': 'relu'}),
     ('OPTForCausalLM', 'OPTConfig', {}),

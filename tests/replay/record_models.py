@@ -26,8 +26,13 @@ OPT = dict(vocab_size=53, hidden_size=16, ffn_dim=36, num_hidden_layers=2, num_a
            dropout=0.0, pad_token_id=5)
 NEOX = dict(vocab_size=53, hidden_size=24, intermediate_size=36, num_hidden_layers=2, num_attention_heads=3, max_position_embeddings=20)
 BLOOM = dict(vocab_size=53, hidden_size=18, n_layer=2, n_head=3)
+SMALL = dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+             max_position_embeddings=32)
 # settings that a kind has instead of BASE
-BASES = {'OPT': OPT, 'GPTNeoX': NEOX, 'Bloom': BLOOM}
+BASES = {'OPT': OPT, 'GPTNeoX': NEOX, 'Bloom': BLOOM, 'Olmo2': SMALL}
+
+# kinds with norms of the branches' outputs
+NORMED = ('Olmo2',)
 
 # name: (kind, settings, masked: at the right side, or 'left')
 MODELS = {
@@ -47,6 +52,9 @@ MODELS = {
     'neox_serial': ('GPTNeoX', {'use_parallel_residual': False, 'hidden_act': 'gelu_fast', 'attention_bias': False}, False),
     'bloom': ('Bloom', {}, 'left'),
     'bloom_untied': ('Bloom', {'n_head': 2, 'tie_word_embeddings': False}, True),
+    'olmo2': ('Olmo2', {}, True),
+    'olmo2_bias': ('Olmo2', {**ROPE, 'attention_bias': True, 'tie_word_embeddings': True, 'num_key_value_heads': 4, 'hidden_act': 'gelu',
+                             'pad_token_id': 20}, False),
 }
 T5 = dict(vocab_size=61, d_model=24, d_kv=8, d_ff=40, num_layers=2, num_heads=4, decoder_start_token_id=0, dropout_rate=0.0,
           relative_attention_num_buckets=12, relative_attention_max_distance=20)
@@ -65,7 +73,8 @@ def make(kind, settings):
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
     with torch.no_grad():
         for name, p in model.named_parameters():
-            noise = torch.randn(p.shape) * (0.2 if p.ndim == 1 else 0.08)
+            # norms of a branch's output, or of q and k, would enlarge the roundings of small values
+            noise = torch.randn(p.shape) * (0.2 if p.ndim == 1 else 0.15 if kind in NORMED else 0.08)
             p.copy_(noise + (1 if 'norm' in name else 0))
     return model
 

@@ -25,6 +25,8 @@ MODELS = {
     'bloom': ('Bloom', dict(vocab_size=41, hidden_size=16, n_layer=2, n_head=4)),
     'neox': ('GPTNeoX', dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
                              max_position_embeddings=12)),
+    'olmo2': ('Olmo2', dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+                            num_key_value_heads=2, max_position_embeddings=12)),
     'opt': ('OPT', dict(vocab_size=41, hidden_size=16, word_embed_proj_dim=12, ffn_dim=24, num_hidden_layers=2, num_attention_heads=4,
                         max_position_embeddings=12, dropout=0.0, pad_token_id=1)),
 }

@@ -14,9 +14,9 @@ static const char *const names[] = {"bert_cls",    "bert_reg",  "bert_mlm",     
                                     "gpt2_masked", "llama_gqa", "llama3_tied_bias"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
-static const char *const kin[] = {"qwen2",         "qwen2_tied",  "qwen3",     "mistral",
-                                  "qwen2_windows", "opt",         "opt_after", "opt_gelu",
-                                  "neox",          "neox_serial", "bloom",     "bloom_untied"};
+static const char *const kin[] = {"qwen2", "qwen2_tied",   "qwen3",    "mistral",   "qwen2_windows",
+                                  "opt",   "opt_after",    "opt_gelu", "neox",      "neox_serial",
+                                  "bloom", "bloom_untied", "olmo2",    "olmo2_bias"};
 enum { N_KIN = sizeof kin / sizeof *kin };
 
 /* ---- structure ---- */
@@ -363,7 +363,7 @@ static void edit_dropout(zt_model_config *f)
 {
     f->dropout_embed = 0.1F;
     f->dropout_attention = 0.2F;
-    f->dropout_hidden = f->arch == ZT_LLAMA ? 0.0F : 0.3F;
+    f->dropout_hidden = f->arch == ZT_LLAMA && !f->fused ? 0.0F : 0.3F;
     f->dropout_classifier = 0.4F;
 }
 
@@ -471,7 +471,7 @@ static void freezing(void **state)
         "bert.embeddings.*,bert.encoder.layer.0.*", "transformer.w?e.*,*.ln_1.*",
         "model.embed_tokens.weight,model.layers.*", "model.decoder.embed_*,*.fc1.*",
         "*.project_in.*,*.final_layer_norm.*",      "gpt_neox.embed_in.*,*.query_key_value.*",
-        "transformer.word_emb*,*.dense.*"};
+        "transformer.word_emb*,*.dense.*",          "*.self_attn.?_norm.*,*.up_proj.*"};
 
     (void)state;
     for (size_t k = 0; k < sizeof with_tensors / sizeof *with_tensors; k++) {

@@ -21,6 +21,7 @@
 #define BLOOM   "\"architectures\": [\"BloomForCausalLM\"]"
 #define NEOX    "\"architectures\": [\"GPTNeoXForCausalLM\"]"
 #define MISTRAL "\"architectures\": [\"MistralForCausalLM\"]"
+#define OLMO2   "\"architectures\": [\"Olmo2ForCausalLM\"]"
 
 static ckpt_arena *arena;
 static char folder[] = "/tmp/test_model_config_XXXXXX";
@@ -342,6 +343,26 @@ static void bloom_keys(void **state)
     bad(BLOOM ", \"slow_but_exact\": true", CKPT_EUNSUPPORTED, "slow_but_exact");
 }
 
+static void olmo2_keys(void **state)
+{
+    zt_model_config c = good(OLMO2);
+
+    (void)state;
+    assert_true(c.arch == ZT_LLAMA && c.vocab == 50304 && c.hidden == 4096 && c.layers == 32);
+    assert_true(c.heads == 32 && c.kv_heads == 32 && c.inner == 11008 && c.positions == 2048);
+    assert_true(!c.norm_first && c.norm_branch && c.norm_once && !c.norm_plus_one && !c.tied);
+    assert_true(c.qk_norm && c.qk_whole && c.rope_exact && !c.attention_bias && !c.output_bias);
+    assert_true(c.padding == 1 && c.act == ZT_SILU && c.rope_theta == 10000 && c.window == 0);
+    near(c.norm_eps, 1e-5);
+    c = good(OLMO2 ", \"attention_bias\": true, \"num_key_value_heads\": 8, \"head_dim\": 64,"
+                   "\"rope_theta\": 5e5, \"rms_norm_eps\": 1e-6, \"pad_token_id\": null");
+    assert_true(c.attention_bias && c.output_bias && !c.mlp_bias && c.kv_heads == 8);
+    assert_true(c.head_width == 64 && c.rope_theta == 5e5 && c.padding == -1);
+    near(c.norm_eps, 1e-6);
+    bad(OLMO2 ", \"clip_qkv\": 8.0", CKPT_EUNSUPPORTED, "clip_qkv");
+    bad(OLMO2 ", \"rope_scaling\": {\"rope_type\": \"yarn\"}", CKPT_EUNSUPPORTED, "yarn");
+}
+
 static void llama_keys(void **state)
 {
     const zt_model_config c =
@@ -385,7 +406,8 @@ static void activations(void **state)
     bad(CLS ", \"hidden_act\": \"quick_gelu\"", CKPT_EUNSUPPORTED, "quick_gelu");
     bad(CLS ", \"hidden_act\": null", CKPT_EUNSUPPORTED, "hidden_act");
     bad(GPT2 ", \"activation_function\": \"mish\"", CKPT_EUNSUPPORTED, "activation_function");
-    bad(LLAMA ", \"hidden_act\": \"gelu\"", CKPT_EUNSUPPORTED, "silu");
+    assert_int_equal(good(LLAMA ", \"hidden_act\": \"gelu\"").act, ZT_GELU);
+    bad(LLAMA ", \"hidden_act\": \"mish\"", CKPT_EUNSUPPORTED, "silu");
 }
 
 static void labels(void **state)
@@ -620,7 +642,7 @@ static void files(void **state)
 static void sizes(void **state)
 {
     static const char *const odd[] = {LLAMA ", \"rope_scaling\": {\"rope_type\": \"yarn\"}",
-                                      LLAMA ", \"hidden_act\": \"gelu\"",
+                                      LLAMA ", \"hidden_act\": \"mish\"",
                                       QWEN2 ", \"layer_types\": [\"linear_attention\"]",
                                       GPT2 ", \"activation_function\": \"quick_gelu\""};
     zt_model_config c;
@@ -701,11 +723,12 @@ int main(void)
         cmocka_unit_test(bert_keys),      cmocka_unit_test(gpt2_keys),
         cmocka_unit_test(opt_keys),       cmocka_unit_test(neox_keys),
         cmocka_unit_test(bloom_keys),     cmocka_unit_test(llama_keys),
-        cmocka_unit_test(activations),    cmocka_unit_test(labels),
-        cmocka_unit_test(rope),           cmocka_unit_test(refused),
-        cmocka_unit_test(architectures),  cmocka_unit_test(wrong_values),
-        cmocka_unit_test(files),          cmocka_unit_test(real_files),
-        cmocka_unit_test(golden_files),   cmocka_unit_test(sizes),
+        cmocka_unit_test(olmo2_keys),     cmocka_unit_test(activations),
+        cmocka_unit_test(labels),         cmocka_unit_test(rope),
+        cmocka_unit_test(refused),        cmocka_unit_test(architectures),
+        cmocka_unit_test(wrong_values),   cmocka_unit_test(files),
+        cmocka_unit_test(real_files),     cmocka_unit_test(golden_files),
+        cmocka_unit_test(sizes),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
