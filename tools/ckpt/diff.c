@@ -1,20 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff.c: implements ckpt diff, which compares two checkpoints of any formats by name and value. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/hub_names.h"
 #include "tools/ckpt/report.h"
+#include "tools/ckpt/same_layout.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/text.h"
 
 /* The fields of this command. */
 typedef struct diff_args {
     cli_args cli; /* first: the parser fills the whole */
     bool ignore_dtype;
     const char *tag_a, *tag_b;
+    const char *map; /* to apply to A; "none": compare names as they are; NULL: as needed */
     double tolerance;
+    cli_list sizes;
+    const char *config; /* the model's config.json */
+    char *config_text;  /* its contents */
+    cli_maps maps;      /* those to choose from, or that of a file */
+    same_layout layout;
 } diff_args;
 
 typedef struct diff_out {
@@ -196,25 +205,87 @@ static bool diff_is_folder(const ckpt_map *map)
     return strcmp(ckpt_map_format(map), "hf") == 0;
 }
 
-/* A run has the names of the model in memory; compared with a folder, it gets the hub's names. */
-static int diff_names(ckpt_map *ma, ckpt_map *mb, cli_args *a, ckpt_err *err)
+/* True if a tensor of one side has no counterpart of its name. */
+static bool diff_lacks(const ckpt_map *map, const ckpt_map *other)
 {
-    bool folder = diff_is_folder(ma), did = false;
-    ckpt_map *other = folder ? mb : ma;
+    for (size_t i = 0; i < ckpt_map_tensor_count(map); i++) {
+        if (!ckpt_map_find(other, ckpt_map_tensor_at(map, i)->name))
+            return true;
+    }
+    return false;
+}
+
+/* True if the user wants names as they are. */
+static bool diff_unmapped(const diff_args *a)
+{
+    return a->map && strcmp(a->map, "none") == 0;
+}
+
+/* True if layout maps have changed names of a side. */
+static bool diff_mapped(const diff_args *a)
+{
+    return a->layout.a[0] || a->layout.b[0];
+}
+
+/* Bring both sides to one layout, by the map that the user names or as they need it. */
+static int diff_layout(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
+{
+    const bool quiet = a->cli.quiet || a->cli.json;
+    const ckpt_remap_opts opts = {.size = sizeof opts,
+                                  .config_text = a->config_text,
+                                  .config_name = a->config,
+                                  .sizes = a->sizes.n ? a->sizes.at : NULL};
+    const same_layout_from from = {&a->maps, &opts};
+    ckpt_err why = {0};
     int rc = CKPT_OK;
 
-    if (folder != diff_is_folder(mb))
-        rc = hub_rename_like(folder ? ma : mb, other, &(hub_source){0}, &did, err);
-    if (rc == CKPT_OK && did && !a->quiet && !a->json)
-        say_note("%s: names were mapped to the hub's names of this model for this comparison",
-                 ckpt_map_path(other));
+    if (a->map && !diff_unmapped(a))
+        rc = same_layout_apply(ma, mb, &from, a->map, &a->layout, err);
+    else if (!a->map && (diff_lacks(ma, mb) || diff_lacks(mb, ma)))
+        rc = same_layout_meet(ma, mb, &from, &a->layout, &why, err);
+    if (rc != CKPT_OK || quiet)
+        return rc;
+    if (why.text[0])
+        say_note("%s; its names are compared as they are", why.text);
+    if (a->layout.a[0])
+        say_note("%s: was mapped by %s for this comparison", ckpt_map_path(ma), a->layout.a);
+    if (a->layout.b[0])
+        say_note("%s: was mapped by %s for this comparison", ckpt_map_path(mb), a->layout.b);
+    return CKPT_OK;
+}
+
+/*
+ * A run has the names of the model in memory; compared with a folder, it gets the hub's names.
+ * Layout maps give the hub's names, which change if the folder itself has those in memory.
+ */
+static int diff_names(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
+{
+    const hub_source source = {.maps = a->maps.n && !a->map ? &a->maps : NULL};
+    const bool folder = diff_is_folder(ma), one = folder != diff_is_folder(mb);
+    ckpt_map *other = folder ? mb : ma;
+    const char *to = "the hub's names";
+    bool did = false;
+    int rc = CKPT_OK;
+
+    if (one)
+        rc = hub_rename_like(folder ? ma : mb, other, &source, &did, err);
+    if (rc == CKPT_OK && one && !did && diff_mapped(a) && diff_lacks(folder ? ma : mb, other)) {
+        to = "the names in memory";
+        rc = hub_rename(other, &source, HUB_TO_MEMORY, &did, err);
+    }
+    if (rc == CKPT_OK && did && !a->cli.quiet && !a->cli.json)
+        say_note("%s: names were mapped to %s of this model for this comparison",
+                 ckpt_map_path(other), to);
     return rc;
 }
 
 /* Compare, and print the differences and the result. */
 static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_err *err)
 {
-    ckpt_diff_opts opts = {.tolerance = a->tolerance, .ignore_dtype = a->ignore_dtype};
+    // formats have rules of their own for dtypes, such as GGUF's F32 for vectors
+    ckpt_diff_opts opts = {.tolerance = a->tolerance,
+                           .ignore_dtype = a->ignore_dtype || diff_mapped(a)};
+    const size_t dtypes = diff_mapped(a) && !a->ignore_dtype ? same_layout_dtypes(ma, mb) : 0;
     diff_out out = {.a = &a->cli};
     char n[COUNT_ROOM];
 
@@ -222,6 +293,8 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
         json_begin(&out.j);
         json_text(&out.j, "a", ckpt_map_path(ma));
         json_text(&out.j, "b", ckpt_map_path(mb));
+        json_text(&out.j, "map_a", a->layout.a[0] ? a->layout.a : NULL);
+        json_text(&out.j, "map_b", a->layout.b[0] ? a->layout.b : NULL);
         json_open(&out.j, "differences", '[');
     }
     int rc = ckpt_diff(ma, mb, &opts, diff_one, &out, err);
@@ -230,10 +303,14 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
         json_uint(&out.j, "tensors_a", ckpt_map_tensor_count(ma));
         json_uint(&out.j, "tensors_b", ckpt_map_tensor_count(mb));
         json_uint(&out.j, "tensors_different", out.n_names);
+        json_uint(&out.j, "dtypes_ignored", dtypes);
         json_bool(&out.j, "equal", rc == CKPT_OK);
         json_end(&out.j);
     } else if (!a->cli.quiet && rc == CKPT_OK) {
-        out_printf("equal: %s\n", count_text(n, ckpt_map_tensor_count(ma), "tensor"));
+        out_printf("equal: %s", count_text(n, ckpt_map_tensor_count(ma), "tensor"));
+        if (dtypes > 0)
+            out_printf(", of which %zu differ in dtype", dtypes);
+        out_printf("\n");
     } else if (!a->cli.quiet && rc == CKPT_EDIFFERS) {
         out_printf("different: %s, A has %zu, B has %zu\n", count_text(n, out.n_names, "tensor"),
                    ckpt_map_tensor_count(ma), ckpt_map_tensor_count(mb));
@@ -242,12 +319,38 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
 }
 
 /*
+ * Open a side whose slices could not be joined, and keep them, if the layout map that brings it to
+ * Hugging Face's layout joins slices itself (Meta's files of several ranks).
+ */
+static int diff_open_slices(ckpt_map **out, const diff_args *a, const char *path,
+                            ckpt_open_opts *open, int rc)
+{
+    char name[MAPS_NAME];
+
+    if (rc != CKPT_EUNSUPPORTED || a->map || open->keep_slices)
+        return rc;
+    open->keep_slices = true;
+    if (ckpt_open(out, path, open, NULL) == CKPT_OK) {
+        const ckpt_format_info *f = ckpt_format_find(ckpt_map_format(*out));
+
+        (void)snprintf(name, sizeof name, "%s:hf", f && f->layout ? f->layout : "");
+        if (maps_keep_slices(&a->maps, name, false))
+            return CKPT_OK;
+    }
+    ckpt_map_free(*out);
+    *out = NULL;
+    open->keep_slices = false;
+    return rc;
+}
+
+/*
  * Open one side, with its own tag or the common one, as a run if possible, because that
  * distinguishes a file's optimizer from its model.
  */
-static int diff_open(ckpt_map **out, const cli_args *a, const char *path, const char *tag,
+static int diff_open(ckpt_map **out, const diff_args *d, const char *path, const char *tag,
                      ckpt_err *err)
 {
+    const cli_args *a = &d->cli;
     ckpt_open_opts open = a->open;
     ckpt_err why = {0};
     int rc;
@@ -255,7 +358,7 @@ static int diff_open(ckpt_map **out, const cli_args *a, const char *path, const 
     if (tag)
         open.tag = tag;
     open.training = a->open.with_optimizer;
-    rc = ckpt_open(out, path, &open, &why);
+    rc = diff_open_slices(out, d, path, &open, ckpt_open(out, path, &open, &why));
     if (a->open.with_optimizer && rc == CKPT_EUNSUPPORTED) {
         // the file has several optimizers: use its own names
         open.training = false;
@@ -275,13 +378,15 @@ static int diff_run(cli_args *cli, ckpt_err *err)
     ckpt_map *ma = NULL, *mb = NULL;
 
     a->cli.open.whole_checkpoint = true;
-    int rc = diff_open(&ma, &a->cli, a->cli.operand[0], a->tag_a, err);
+    int rc = diff_open(&ma, a, a->cli.operand[0], a->tag_a, err);
     if (rc == CKPT_OK)
-        rc = diff_open(&mb, &a->cli, a->cli.operand[1], a->tag_b, err);
+        rc = diff_open(&mb, a, a->cli.operand[1], a->tag_b, err);
     if (rc == CKPT_OK)
         rc = diff_floats(ma, mb, a->cli.quiet || a->cli.json, err);
     if (rc == CKPT_OK)
-        rc = diff_names(ma, mb, &a->cli, err);
+        rc = diff_layout(ma, mb, a, err);
+    if (rc == CKPT_OK)
+        rc = diff_names(ma, mb, a, err);
     if (rc == CKPT_OK)
         rc = diff_filter(ma, &a->cli, err);
     if (rc == CKPT_OK)
@@ -297,11 +402,35 @@ static int diff_run(cli_args *cli, ckpt_err *err)
     return rc;
 }
 
+/* Read the layout maps and config.json before the sandbox hides their folders. */
+static int diff_read(cli_args *cli, ckpt_err *err)
+{
+    diff_args *a = (diff_args *)cli;
+    int rc = a->config ? text_read(&a->config_text, a->config, "a config.json", err) : CKPT_OK;
+
+    return rc != CKPT_OK || diff_unmapped(a) ? rc : maps_read(&a->maps, a->map, err);
+}
+
+static void diff_release(cli_args *cli)
+{
+    diff_args *a = (diff_args *)cli;
+
+    maps_free(&a->maps);
+    free(a->config_text);
+    a->config_text = NULL;
+}
+
 static const cli_option diff_options[] = {
     {"tol", 0, CLI_NUMBER, offsetof(diff_args, tolerance), "X",
      "treat |a - b| <= X as equal (default: 0)"},
     {"ignore-dtype", 0, CLI_FLAG, offsetof(diff_args, ignore_dtype), NULL,
      "ignore differences between floating dtypes"},
+    {"map", 0, CLI_TEXT, offsetof(diff_args, map), "NAME|FILE",
+     "apply this layout map to A (none: compare as is)"},
+    {"config", 0, CLI_FILE, offsetof(diff_args, config), "FILE",
+     "read the model's config.json for layout maps here"},
+    {"size", 0, CLI_LIST, offsetof(diff_args, sizes), "NAME=VALUE",
+     "set a size for layout maps, such as heads=32"},
     {"include", 0, CLI_LIST, offsetof(cli_args, include), "GLOB",
      "include tensors matching GLOB (repeatable)"},
     {"exclude", 0, CLI_LIST, offsetof(cli_args, exclude), "GLOB",
@@ -341,5 +470,7 @@ const cli_verb verb_diff = {
     .max = 2,
     .uses = "rr",
     .run = diff_run,
+    .read = diff_read,
+    .release = diff_release,
     .room = sizeof(diff_args),
 };
