@@ -352,6 +352,11 @@ typedef struct ckpt_diff_opts {
     /* called now and then with the bytes of A compared so far by this process; or NULL */
     ckpt_progress_fn progress;
     void *progress_ctx;
+    /*
+     * A is the source of B: convert its values to the dtypes of B, quantized ones included, as
+     * ckpt_convert would, and compare these; dtypes are not reported
+     */
+    bool converted;
 } ckpt_diff_opts;
 
 typedef struct ckpt_difference {
@@ -359,7 +364,8 @@ typedef struct ckpt_difference {
     const char *what; /* "only in A", "only in B", "shape", "dtype", "values" */
     const ckpt_tensor *a, *b;
     uint64_t n_different, first; /* values: number of differing elements, and the first */
-    double max_abs; /* the largest distance; below 0: the dtypes are compared by bits */
+    double max_abs;          /* the largest distance; below 0: the dtypes are compared by bits */
+    double first_a, first_b; /* the values of the first one; NaN if they are compared by bits */
 } ckpt_difference;
 
 typedef int (*ckpt_difference_fn)(void *ctx, const ckpt_difference *d);

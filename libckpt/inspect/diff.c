@@ -18,7 +18,7 @@ enum { DIFF_BLOCK = 1 << 17 }; /* elements compared at a time */
 typedef struct diff_part {
     uint64_t tensor; /* index of the tensor in A */
     uint64_t n_different, first;
-    double max_abs;
+    double max_abs, first_a, first_b;
 } diff_part;
 
 CKPT_VEC(diff_parts, diff_part);
@@ -61,7 +61,11 @@ static void diff_floats(diff_state *s, ckpt_difference *d, uint64_t first, size_
             continue;
         double by = fabs(a - b);
         d->max_abs = by > d->max_abs || isnan(by) ? by : d->max_abs;
-        d->first = d->n_different++ == 0 ? first + i : d->first;
+        if (d->n_different++ == 0) {
+            d->first = first + i;
+            d->first_a = a;
+            d->first_b = b;
+        }
     }
 }
 
@@ -120,40 +124,65 @@ static int diff_progress(diff_state *s, uint64_t n_bytes, ckpt_err *err)
 }
 
 /*
+ * Read elements of A as `as`. The reader has no quantized blocks as targets, so these are made here
+ * from F32, as the writers do.
+ */
+static int diff_read(diff_state *s, const ckpt_tensor *a, ckpt_dtype as, uint64_t first, size_t n,
+                     ckpt_err *err)
+{
+    const bool blocks = as != a->dtype && ckpt_dtype_packed(as);
+    const ckpt_cast_fn quantize = blocks ? ckpt_cast_find(as, CKPT_F32) : NULL;
+    int rc;
+
+    if (!s->opts->converted)
+        return ckpt_reader_read(s->ra, a, first, n, CKPT_DTYPE_NONE, s->a, err);
+    if (!quantize)
+        return ckpt_reader_read(s->ra, a, first, n, as, s->a, err);
+    rc = ckpt_reader_read(s->ra, a, first, n, CKPT_F32, s->wide_a, err);
+    if (rc == CKPT_OK)
+        quantize(s->a, s->wide_a, n);
+    return rc;
+}
+
+/*
  * Compare block by block. Blocks of equal bytes are equal. Others are compared as doubles if both
  * dtypes convert, so that NaN, signed zeros and a tolerance have their usual meaning.
  */
 static int diff_blocks(diff_state *s, size_t tensor, ckpt_difference *d, ckpt_err *err)
 {
     const ckpt_tensor *a = d->a, *b = d->b;
-    bool same = a->dtype == b->dtype;
-    ckpt_cast_fn wide_a = ckpt_cast_find(CKPT_F64, a->dtype),
-                 wide_b = ckpt_cast_find(CKPT_F64, b->dtype);
-    const ckpt_dtype_info *type = ckpt_dtype_get(a->dtype);
-    uint64_t n_bytes = 0, k, end;
+    const ckpt_dtype as = s->opts->converted ? b->dtype : a->dtype;
+    bool same = as == b->dtype;
+    ckpt_cast_fn wide_a = ckpt_cast_find(CKPT_F64, as), wide_b = ckpt_cast_find(CKPT_F64, b->dtype);
+    const ckpt_dtype_info *type = ckpt_dtype_get(as);
+    uint64_t n_bytes = 0, n_before, k, end;
     int rc = CKPT_OK;
 
     diff_share(s, tensor, (a->n_elems + DIFF_BLOCK - 1) / DIFF_BLOCK, &k, &end);
     for (; rc == CKPT_OK && k < end; k++) {
         uint64_t first = k * DIFF_BLOCK;
         size_t n = a->n_elems - first < DIFF_BLOCK ? (size_t)(a->n_elems - first) : DIFF_BLOCK;
-        rc = ckpt_reader_read(s->ra, a, first, n, CKPT_DTYPE_NONE, s->a, err);
+        rc = diff_read(s, a, as, first, n, err);
         if (rc == CKPT_OK)
             rc = ckpt_reader_read(s->rb, b, first, n, CKPT_DTYPE_NONE, s->b, err);
         // the last elements of F4 may end inside a byte
-        if (!ckpt_dtype_bytes(a->dtype, n, &n_bytes))
+        if (!ckpt_dtype_bytes(as, n, &n_bytes))
             n_bytes = (n * type->bits + 7) / 8;
         if (rc == CKPT_OK)
             rc = diff_progress(s, n_bytes, err);
         if (rc != CKPT_OK || (same && memcmp(s->a, s->b, (size_t)n_bytes) == 0))
             continue;
+        n_before = d->n_different;
         if (wide_a && wide_b) {
             wide_a(s->wide_a, s->a, n);
             wide_b(s->wide_b, s->b, n);
             diff_floats(s, d, first, n);
-        } else {
-            diff_bits(s, d, first, n, type);
         }
+        // zeros of both signs are one number, as other scales of a quantized block may be, but
+        // other bytes
+        if (!wide_a || !wide_b ||
+            (s->opts->converted && d->n_different == n_before && !(s->opts->tolerance > 0)))
+            diff_bits(s, d, first, n, type);
     }
     return rc;
 }
@@ -162,7 +191,12 @@ static int diff_blocks(diff_state *s, size_t tensor, ckpt_difference *d, ckpt_er
 static int diff_values(diff_state *s, size_t tensor, const ckpt_tensor *a, const ckpt_tensor *b,
                        ckpt_err *err)
 {
-    ckpt_difference d = {.name = a->name, .what = "values", .a = a, .b = b};
+    ckpt_difference d = {.name = a->name,
+                         .what = "values",
+                         .a = a,
+                         .b = b,
+                         .first_a = (double)NAN,
+                         .first_b = (double)NAN};
     int rc = s->team ? CKPT_OK : diff_blocks(s, tensor, &d, err);
 
     for (; s->team && s->next_part < s->parts.n && s->parts.at[s->next_part].tensor <= tensor;
@@ -171,7 +205,11 @@ static int diff_values(diff_state *s, size_t tensor, const ckpt_tensor *a, const
 
         if (p->tensor != tensor)
             continue;
-        d.first = d.n_different == 0 || p->first < d.first ? p->first : d.first;
+        if (d.n_different == 0 || p->first < d.first) {
+            d.first = p->first;
+            d.first_a = p->first_a;
+            d.first_b = p->first_b;
+        }
         d.max_abs = isnan(d.max_abs) || p->max_abs <= d.max_abs ? d.max_abs : p->max_abs;
         d.max_abs = p->max_abs < 0 ? p->max_abs : d.max_abs;
         d.n_different += p->n_different;
@@ -187,11 +225,17 @@ static bool diff_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
            (a->ndim == 0 || memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
 }
 
-/* True if values can be compared: equal shapes, and equal dtypes or two that convert to double. */
-static bool diff_comparable(const ckpt_tensor *a, const ckpt_tensor *b)
+/*
+ * True if values can be compared: equal shapes, and equal dtypes, two that convert to double, or
+ * the conversion that the caller asks for.
+ */
+static bool diff_comparable(const diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b)
 {
-    return diff_same_shape(a, b) && (a->dtype == b->dtype || (ckpt_cast_find(CKPT_F64, a->dtype) &&
-                                                              ckpt_cast_find(CKPT_F64, b->dtype)));
+    if (!diff_same_shape(a, b) || a->dtype == b->dtype)
+        return diff_same_shape(a, b);
+    return s->opts->converted
+               ? ckpt_cast_find(b->dtype, a->dtype) != NULL
+               : ckpt_cast_find(CKPT_F64, a->dtype) && ckpt_cast_find(CKPT_F64, b->dtype);
 }
 
 static int diff_tensor(diff_state *s, size_t tensor, const ckpt_tensor *a, const ckpt_tensor *b,
@@ -204,11 +248,12 @@ static int diff_tensor(diff_state *s, size_t tensor, const ckpt_tensor *a, const
         diff_say(s, &d);
         return CKPT_OK;
     }
-    if (a->dtype != b->dtype && !(s->opts->ignore_dtype && diff_comparable(a, b))) {
+    if (a->dtype != b->dtype &&
+        !((s->opts->ignore_dtype || s->opts->converted) && diff_comparable(s, a, b))) {
         d.what = "dtype";
         diff_say(s, &d);
     }
-    return diff_comparable(a, b) ? diff_values(s, tensor, a, b, err) : CKPT_OK;
+    return diff_comparable(s, a, b) ? diff_values(s, tensor, a, b, err) : CKPT_OK;
 }
 
 /* ---- several processes ---- */
@@ -221,12 +266,12 @@ static int diff_own(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_by
 
     for (size_t i = 0; rc == CKPT_OK && i < a->tensors.n; i++) {
         const ckpt_tensor *ta = a->tensors.at[i], *tb = ckpt_map_find(b, ta->name);
-        ckpt_difference d = {.a = ta, .b = tb};
+        ckpt_difference d = {.a = ta, .b = tb, .first_a = (double)NAN, .first_b = (double)NAN};
 
-        if (!tb || !diff_comparable(ta, tb))
+        if (!tb || !diff_comparable(s, ta, tb))
             continue;
         rc = diff_blocks(s, i, &d, err);
-        const diff_part p = {i, d.n_different, d.first, d.max_abs};
+        const diff_part p = {i, d.n_different, d.first, d.max_abs, d.first_a, d.first_b};
         if (rc == CKPT_OK && d.n_different > 0 && !ckpt_bytes_add(out, &p, sizeof p))
             rc = ckpt_fail_memory(err);
         if (rc == CKPT_OK)
@@ -281,7 +326,7 @@ static void diff_measure(diff_state *s, const ckpt_map *a, const ckpt_map *b)
         const ckpt_tensor *ta = a->tensors.at[i], *tb = ckpt_map_find(b, ta->name);
 
         // no overflow: these bytes exist; tied names count again, because each is compared
-        if (tb && diff_comparable(ta, tb))
+        if (tb && diff_comparable(s, ta, tb))
             s->total += ckpt_tensor_bytes(ta);
     }
     s->total = s->team ? s->total / s->team->n : s->total;

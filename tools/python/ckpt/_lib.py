@@ -123,13 +123,13 @@ class VerifyOpts(c.Structure):
 class DiffOpts(c.Structure):
     """ckpt_diff_opts"""
     _fields_ = [('size', c.c_size_t), ('tolerance', c.c_double), ('ignore_dtype', c.c_bool), ('progress', ProgressFn),
-                ('progress_ctx', c.c_void_p)]
+                ('progress_ctx', c.c_void_p), ('converted', c.c_bool)]
 
 
 class Difference(c.Structure):
     """ckpt_difference"""
     _fields_ = [('name', c.c_char_p), ('what', c.c_char_p), ('a', TensorP), ('b', TensorP), ('n_different', c.c_uint64),
-                ('first', c.c_uint64), ('max_abs', c.c_double)]
+                ('first', c.c_uint64), ('max_abs', c.c_double), ('first_a', c.c_double), ('first_b', c.c_double)]
 
 
 DifferenceFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(Difference))
