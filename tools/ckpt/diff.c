@@ -243,6 +243,12 @@ static int diff_layout(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
         rc = same_layout_apply(ma, mb, &from, a->map, &a->layout, err);
     else if (!a->map && (diff_lacks(ma, mb) || diff_lacks(mb, ma)))
         rc = same_layout_meet(ma, mb, &from, &a->layout, &why, err);
+    if (rc == CKPT_OK && !diff_mapped(a) && !why.text[0] && (a->config || a->sizes.n))
+        say_warning("%s%s%s: no layout map is needed", a->config ? "--config" : "",
+                    a->config && a->sizes.n ? " and " : "",
+                    !a->sizes.n ? " has no effect"
+                    : a->config ? "--size have no effect"
+                                : "--size has no effect");
     if (rc != CKPT_OK || quiet)
         return rc;
     if (why.text[0])

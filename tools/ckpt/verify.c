@@ -3,18 +3,21 @@
  * verify.c: implements ckpt verify, which runs all checks on a checkpoint, and prints one line per
  * finding.
  */
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 
 #include "tools/ckpt/effects.h"
+#include "tools/ckpt/made_from.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/progress.h"
 
 /* The fields of this command. */
 typedef struct verify_args {
-    cli_args cli; /* first: the parser fills the whole */
-    bool as_file;
+    prepare_args prepare;  /* first: the parser fills the whole; for --made-from */
+    const char *made_from; /* the source of a conversion; NULL: none */
+    double tolerance;
 } verify_args;
 
 /* Counts so far. */
@@ -177,15 +180,65 @@ static int verify_each(verify_tally *v, cli_args *a, ckpt_err *err)
     return rc;
 }
 
+/* Print the result of the proof. */
+static void verify_close_made(verify_args *a, int rc, const made_from_counts *n)
+{
+    char tensors[COUNT_ROOM], different[COUNT_ROOM];
+
+    if (rc == CKPT_OK)
+        out_printf("made from %s: %s as ckpt convert writes %s%s\n", a->made_from,
+                   count_text(tensors, n->tensors, "tensor"), n->tensors == 1 ? "it" : "them",
+                   a->tolerance > 0 ? ", within --tol" : "");
+    else if (rc == CKPT_EDIFFERS)
+        out_printf("not made from %s in this way: %s, %" PRIu64 " missing, %" PRIu64
+                   " additional\n",
+                   a->made_from, count_text(different, n->different, "different tensor"),
+                   n->missing, n->additional);
+}
+
+/* Prove --made-from, after the checkpoint itself is known to be whole. */
+static int verify_made_from(verify_tally *v, verify_args *a, ckpt_err *err)
+{
+    cli_args *cli = &a->prepare.write.cli;
+    const char *out = cli->operand[0];
+    made_from_counts n = {0};
+
+    // as an operand, which has the type of main's argv
+    cli->operand = (char *const *)(uintptr_t)&a->made_from;
+    if (cli->json) {
+        json_open(&v->j, "made_from", '{');
+        json_text(&v->j, "source", a->made_from);
+        json_open(&v->j, "differences", '[');
+    }
+    int rc = made_from_prove(&a->prepare, out, a->tolerance, cli->json ? &v->j : NULL, &n, err);
+    if (cli->json) {
+        json_close(&v->j, ']');
+        json_bool(&v->j, "proved", rc == CKPT_OK);
+        json_uint(&v->j, "tensors", n.tensors);
+        json_uint(&v->j, "different", n.different);
+        json_uint(&v->j, "missing", n.missing);
+        json_uint(&v->j, "additional", n.additional);
+        json_close(&v->j, '}');
+    } else if (!cli->quiet) {
+        verify_close_made(a, rc, &n);
+    }
+    return rc;
+}
+
 static int verify_run(cli_args *a, ckpt_err *err)
 {
+    verify_args *args = (verify_args *)a;
     verify_tally v = {.a = a};
 
     // damage in one shard is damage of the checkpoint
-    a->open.whole_checkpoint = !((const verify_args *)a)->as_file;
+    a->open.whole_checkpoint = !args->prepare.as_file;
+    if (args->made_from && a->n_operands > 1)
+        return fail(err, CKPT_EUSAGE, "--made-from proves one checkpoint, found %d", a->n_operands);
     if (a->json)
         json_begin(&v.j);
     int rc = a->n_operands > 1 ? verify_each(&v, a, err) : verify_one(&v, a, a->operand[0], err);
+    if (rc == CKPT_OK && args->made_from)
+        rc = verify_made_from(&v, args, err);
     if (a->json)
         json_end(&v.j);
     return rc;
@@ -194,7 +247,7 @@ static int verify_run(cli_args *a, ckpt_err *err)
 static const cli_option verify_options[] = {
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG",
      "read this tag (default: the latest)"},
-    {"as-file", 0, CLI_FLAG, offsetof(verify_args, as_file), NULL,
+    {"as-file", 0, CLI_FLAG, PREPARE_AT(as_file), NULL,
      "read this shard alone, not its checkpoint"},
     {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
      "check tensor-parallel slices separately"},
@@ -209,11 +262,51 @@ static const cli_option verify_options[] = {
      "size of all buffers (default: 256MiB)"},
     {"jobs", 'j', CLI_COUNT, offsetof(cli_args, run.jobs), "N",
      "number of threads (default: one per processor, at most 8)"},
+    {"made-from", 0, CLI_SOURCE, offsetof(verify_args, made_from), "SRC",
+     "prove that ckpt convert makes PATH from SRC"},
+    {"tol", 0, CLI_NUMBER, offsetof(verify_args, tolerance), "X",
+     "let values differ by X from SRC's (default: 0)"},
+    OPTION_INCLUDE,
+    OPTION_EXCLUDE,
+    {"rename", 0, CLI_FILE, PREPARE_AT(write.rename), "FILE", "the --rename of the conversion"},
+    OPTION_KEEP_NAMES,
+    {"map", 0, CLI_TEXT, PREPARE_AT(write.map), "NAME|FILE",
+     "the layout map of the conversion (default: as convert)"},
+    OPTION_BACKWARDS,
+    OPTION_CONFIG,
+    OPTION_SIZE,
+    {"adapter", 0, CLI_SOURCES, PREPARE_AT(adapters), "DIR[:WEIGHT]",
+     "the LoRA adapter that was merged (repeatable)"},
+    {"vocab-size", 0, CLI_COUNT64, PREPARE_AT(vocab_size), "N",
+     "the --vocab-size of the conversion"},
+    {"quantize", 0, CLI_TEXT, PREPARE_AT(quantize), "FORM", "the --quantize of the conversion"},
+    {"untie", 0, CLI_FLAG, PREPARE_AT(untie), NULL, "tied tensors were written separately"},
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print errors only"},
     CLI_LOCAL,
     CLI_NO_SANDBOX,
     CLI_END,
+};
+
+/* Read the layout maps and config.json of the conversion before the sandbox hides their folders. */
+static int verify_read(cli_args *cli, ckpt_err *err)
+{
+    verify_args *a = (verify_args *)cli;
+    write_args *w = &a->prepare.write;
+    int rc = a->made_from && w->config ? write_config(w, err) : CKPT_OK;
+
+    return rc == CKPT_OK && a->made_from ? maps_read(&w->maps, w->map, err) : rc;
+}
+
+/* The options of a conversion need one to prove. */
+static const cli_moot verify_moot[] = {
+    {"tol", NULL, "made-from"},        {"include", NULL, "made-from"},
+    {"exclude", NULL, "made-from"},    {"rename", NULL, "made-from"},
+    {"keep-names", NULL, "made-from"}, {"map", NULL, "made-from"},
+    {"backwards", NULL, "made-from"},        {"config", NULL, "made-from"},
+    {"size", NULL, "made-from"},       {"adapter", NULL, "made-from"},
+    {"vocab-size", NULL, "made-from"}, {"quantize", NULL, "made-from"},
+    {"untie", NULL, "made-from"},      {NULL, NULL, NULL},
 };
 
 const cli_verb verb_verify = {
@@ -222,9 +315,12 @@ const cli_verb verb_verify = {
     .operands = "PATH ...",
     .summary = "Check every structure and every byte of a checkpoint.",
     .options = verify_options,
+    .moot = verify_moot,
     .min = 1,
     .max = INT_MAX,
     .uses = "R",
     .run = verify_run,
+    .read = verify_read,
+    .release = write_release,
     .room = sizeof(verify_args),
 };

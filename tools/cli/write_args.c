@@ -15,8 +15,7 @@
 /* The default that help texts and plans mention. */
 #define WRITE_SHARD_BYTES UINT64_C(5000000000)
 
-/* Read --config: a config.json, or a model folder with its tokenizer and other files. */
-static int write_config(write_args *a, ckpt_err *err)
+int write_config(write_args *a, ckpt_err *err)
 {
     char path[PATH_MAX];
     struct stat st;

@@ -40,7 +40,10 @@ typedef struct write_args {
  */
 int write_read(cli_args *cli, ckpt_err *err);
 
-/* Free what write_read allocated. */
+/* Read --config: a config.json, or a model folder with its tokenizer and other files. */
+int write_config(write_args *a, ckpt_err *err);
+
+/* Free what write_read and write_config allocated. */
 void write_release(cli_args *cli);
 
 /* Members of the cli_verb of a command whose struct begins with write_args. */
