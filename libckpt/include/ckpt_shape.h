@@ -127,7 +127,7 @@ CKPT_API int ckpt_remap_matches(ckpt_map *map, ckpt_remap *r, const ckpt_remap_o
 
 /*
  * Apply a layout map to a map, in place: its tensors become those of the other layout. No payload
- * is read.
+ * is read. If a rule drops a head because it is tied, a run fails unless the head equals its table.
  *
  * Errors   CKPT_EMISMATCH: a size that does not fit, an element that is used twice or not at all,
  *          or a tensor that no rule names; CKPT_EMISSING: a tensor or a size that a rule needs;

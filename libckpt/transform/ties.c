@@ -12,6 +12,7 @@
 #include "libckpt/map/map.h"
 #include "libckpt/map/savepoint.h"
 #include "libckpt/transform/keymap/expr.h"
+#include "libckpt/transform/ties.h"
 
 static ckpt_tensor *ts_at(const ckpt_map *map, const char *name)
 {
@@ -22,8 +23,7 @@ static ckpt_tensor *ts_at(const ckpt_map *map, const char *name)
 
 /* ---- untying ---- */
 
-/* The head that has a tensor of its own; NULL: there is none. */
-static ckpt_tensor *ts_head(const ckpt_map *map)
+ckpt_tensor *ckpt_ties_head(const ckpt_map *map)
 {
     static const char *const heads[] = {"lm_head.weight", "embed_out.weight", "output_layer.weight",
                                         NULL};
@@ -98,7 +98,7 @@ static bool ts_plain_head(const ckpt_map *map, const ckpt_tensor *table)
 /* Add the head that its folder omits because it is tied. */
 static int ts_add_head(ckpt_map *map, ckpt_err *err)
 {
-    const ckpt_tensor *table = ts_head(map) ? NULL : ts_embedding(map);
+    const ckpt_tensor *table = ckpt_ties_head(map) ? NULL : ts_embedding(map);
     ckpt_tensor like, *head = NULL;
 
     if (table && !ts_plain_head(map, table))
@@ -128,10 +128,10 @@ static int ts_untie(ckpt_map *map, ckpt_err *err)
     int rc = CKPT_OK;
 
     // the file has a head with values; only the configuration ties it
-    if (ts_head(map))
+    if (ckpt_ties_head(map))
         rc = ts_config_ties(map, &ties, err);
     if (ties) {
-        name = ts_head(map)->name;
+        name = ckpt_ties_head(map)->name;
         n = 1;
     }
     for (size_t i = 0; i < map->tensors.n; i++) {
@@ -279,10 +279,22 @@ static int ts_tie(ckpt_map *map, ckpt_tensor *head, ckpt_tensor *table, ckpt_err
                          : rc;
 }
 
+int ckpt_ties_prove(ckpt_map *map, ckpt_tensor *head, ckpt_err *err)
+{
+    ckpt_tensor *table = ts_embedding(map);
+
+    if (table && table->owner == head)
+        return CKPT_OK; // the same values
+    return table ? ts_tie(map, head, table, err)
+                 : ckpt_fail(err, CKPT_EMISSING,
+                             "%s: %.200s is tied to the embedding, which is missing", map->path,
+                             head->name);
+}
+
 /* Tie the head to the embedding if the configuration ties them and both are stored. */
 static int ts_tie_stated(ckpt_map *map, ckpt_err *err)
 {
-    ckpt_tensor *head = ts_head(map), *table = ts_embedding(map);
+    ckpt_tensor *head = ckpt_ties_head(map), *table = ts_embedding(map);
     bool ties = false;
     int rc = CKPT_OK;
 

@@ -292,10 +292,6 @@ static int convert_shape(ckpt_map *map, prepare_args *a, ckpt_err *err)
         rc = convert_adapt(map, a, err);
     if (rc == CKPT_OK && !training_format(a->write.target.format))
         rc = convert_select(map, &a->write, err);
-    // the map drops a tied head, so the run must compare it with its table
-    if (rc == CKPT_OK && strcmp(a->write.target.format, "gguf") == 0 && !a->tie && !a->untie &&
-        !a->write.config_text)
-        rc = ckpt_map_tie(map, NULL, err);
     if (rc == CKPT_OK)
         rc = training_format(a->write.target.format) ? CKPT_OK : remap_apply(map, &a->write, err);
     if (rc == CKPT_OK)

@@ -14,6 +14,7 @@
 #include "libckpt/map/extent.h"
 #include "libckpt/map/order.h"
 #include "libckpt/transform/keymap/instance.h"
+#include "libckpt/transform/ties.h"
 
 typedef struct ap_state {
     ckpt_map *map;
@@ -616,7 +617,18 @@ static int ap_fill(ap_state *s, const ckpt_rm_rule *rule)
     return made ? ap_push(s, made) : rc;
 }
 
-/* Handle ties before, fills after; report dropped tensors and rules without a match. */
+/* Compare a head that a rule drops as tied with its table. */
+static int ap_dropped_head(ap_state *s, const ckpt_rm_rule *rule)
+{
+    ckpt_tensor *head = ckpt_ties_head(s->map);
+    ckpt_rm_capture c;
+
+    if (!head || rule->side != s->in->from || !ckpt_rm_match(&rule->term[0].at[0], head->name, &c))
+        return CKPT_OK;
+    return ckpt_ties_prove(s->map, head, s->err);
+}
+
+/* Handle ties and dropped heads before, fills after; report dropped tensors and rules without a match. */
 static int ap_special(ap_state *s, bool before)
 {
     int rc = CKPT_OK;
@@ -627,6 +639,8 @@ static int ap_special(ap_state *s, bool before)
             continue;
         if (before && rule->does == CKPT_RM_TIE)
             rc = ap_tie(s, rule);
+        else if (before && rule->does == CKPT_RM_DROP)
+            rc = ap_dropped_head(s, rule);
         else if (!before && rule->does == CKPT_RM_FILL)
             rc = ap_fill(s, rule);
         else if (!before && rule->does == CKPT_RM_DROP && rule->met)

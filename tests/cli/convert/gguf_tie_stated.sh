@@ -26,3 +26,9 @@ for values in other equal; do
 done
 ckpt ls equal.gguf | grep -c "^output.weight"
 ckpt convert -q in both.gguf --config false.json && ckpt ls both.gguf | grep '^output.weight'
+# --config counts, not the folder's own file
+mv in/config.json true.json && cp false.json in/config.json
+ckpt convert -q in given.gguf --config true.json && ckpt ls given.gguf | grep -c "^output.weight"
+rm -rf in && cp -R "$FIXTURES/gguf_llama_deep/hf" in
+ckpt convert -q in wrong.gguf --config true.json; echo "status $?"
+ckpt convert -q in untied.gguf --untie --config true.json; echo "status $?"

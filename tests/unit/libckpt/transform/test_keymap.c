@@ -167,6 +167,27 @@ static void dicts(void **state)
     }
 }
 
+/* A head that a rule drops as tied is compared with its table, for every caller. */
+static void dropped_head(void **state)
+{
+    static const char text[] = "wte.weight = t\ndrop left lm_head.weight because \"it is tied\"\n";
+    const uint64_t shape[] = {2};
+    float values[2] = {0};
+
+    (void)state;
+    for (unsigned n = 1; n <= 2; n++) {
+        ckpt_map *map = numbers("lm_head.weight", shape, 1, values);
+        const ckpt_tensor like = {.dtype = CKPT_F32, .ndim = 1, .shape = &(uint64_t){n}};
+        ckpt_err err = {0};
+        ckpt_tensor *table = NULL;
+
+        assert_int_equal(ckpt_map_add(map, "wte.weight", 10, &like, &table, NULL), CKPT_OK);
+        assert_int_equal(apply(map, text, false, &err), n == 2 ? CKPT_OK : CKPT_EMISMATCH);
+        assert_true(n == 1 || (map->tensors.n == 1 && map->tensors.at[0]->twin));
+        ckpt_map_free(map);
+    }
+}
+
 /* Expressions by the sizes that come of them. */
 static void expressions(void **state)
 {
@@ -553,6 +574,7 @@ int main(void)
         cmocka_unit_test(transposes),     cmocka_unit_test(parts),
         cmocka_unit_test(numbered),       cmocka_unit_test(proofs),
         cmocka_unit_test(configurations), cmocka_unit_test(dicts),
+        cmocka_unit_test(dropped_head),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
