@@ -125,6 +125,9 @@ static uint64_t hfc_part_said(const ckpt_value *config, const hfc_part *part)
     const ckpt_value *own = part->config ? ckpt_value_get(config, part->config) : config;
     int64_t n = 0;
 
+    // stages of several layers each (GroupViT, Swin), which num_hidden_layers does not count
+    if (part->config && ckpt_value_get(own, "depths"))
+        return 0;
     if (!part->words[0])
         return hfc_said(config, keys);
     for (size_t i = 0; i < 3 && part->keys[i]; i++) {

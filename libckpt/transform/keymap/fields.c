@@ -136,7 +136,7 @@ static int rf_judge(rf_verdict *out, const rf_work *w, const char *name, const c
     for (size_t i = 0; rc == CKPT_OK && i < w->lines->n; i++) {
         const ckpt_rm_line *line = &w->lines->at[i];
         const ckpt_value *accepted = NULL;
-        if (!rf_applies(w, line, name))
+        if (line->fallback || !rf_applies(w, line, name))
             continue;
         if (line->text)
             rc = ckpt_rm_expr(&accepted, w->f, line, NULL, w->err);
@@ -168,8 +168,9 @@ static int rf_refuse(const rf_work *w, const char *name, const ckpt_value *v,
     return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                      "config.json: %s%.100s: programs that load the target compute only with %s, "
                      "so they would give other results; to convert the weights all the same, give "
-                     "--config FILE with that value",
+                     "--config FILE with a copy of config.json that has %s",
                      v ? "" : "there is no ", v ? has.text : name,
+                     other.text ? other.text : "another value",
                      other.text ? other.text : "another value");
 }
 
@@ -230,8 +231,20 @@ static int rf_dict(rf_work *w, const ckpt_value *config, const char *above, unsi
     return rc;
 }
 
-/* Refuse a configuration without a field whose default differs from the target's value. */
-static int rf_missing(const rf_work *w, const ckpt_value *config)
+/* Judge the value that a field has which the configuration does not state. */
+static int rf_fallback(rf_work *w, const ckpt_rm_line *line)
+{
+    const ckpt_value *v = NULL;
+    int rc = ckpt_rm_expr(&v, w->f, line, NULL, w->err);
+
+    return rc == CKPT_OK && v ? rf_field(w, line->key, v) : rc;
+}
+
+/*
+ * Refuse a configuration without a field whose default differs from the target's value; `default`
+ * lines state other defaults.
+ */
+static int rf_missing(rf_work *w, const ckpt_value *config)
 {
     int rc = CKPT_OK;
 
@@ -239,8 +252,11 @@ static int rf_missing(const rf_work *w, const ckpt_value *config)
         const ckpt_rm_line *line = &w->lines->at[i];
         const ckpt_value *v = ckpt_rm_in(config, line->key);
         rf_verdict is;
-        if (!line->only || line->optional || !rf_applies(w, line, line->key) ||
-            (v && v->kind != CKPT_V_NONE))
+        if (!rf_applies(w, line, line->key))
+            continue;
+        if (line->fallback && !v)
+            rc = rf_fallback(w, line);
+        if (!line->only || line->optional || (v && v->kind != CKPT_V_NONE))
             continue;
         rc = rf_judge(&is, w, line->key, NULL);
         if (rc == CKPT_OK)

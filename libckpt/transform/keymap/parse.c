@@ -468,7 +468,7 @@ static int par_key(par_text *p)
     return par_expression(p, line, at);
 }
 
-/* neutral KEY [= EXPRESSION], or only KEY = EXPRESSION */
+/* neutral KEY [= EXPRESSION], or only or default KEY = EXPRESSION */
 static int par_neutral(par_text *p, const char *at, ckpt_rm_lines *lines, ckpt_rm_line is)
 {
     ckpt_rm_line *line = ckpt_vec_push(lines);
@@ -481,7 +481,7 @@ static int par_neutral(par_text *p, const char *at, ckpt_rm_lines *lines, ckpt_r
     line->when = p->when;
     if (!line->key || quoted)
         return par_fail(p, "expected neutral KEY = EXPRESSION, found", p->text);
-    return is.only || at[strspn(at, " \t")] ? par_expression(p, line, at) : CKPT_OK;
+    return is.only || is.fallback || at[strspn(at, " \t")] ? par_expression(p, line, at) : CKPT_OK;
 }
 
 /* A line of the section `keys`. */
@@ -517,8 +517,11 @@ static int par_config_line(par_text *p)
 {
     const bool optional = p->text[0] == '?' && p->text[1] == ' ';
     const char *neutral = par_after(p->text, "neutral");
-    const char *only = par_after(p->text + (optional ? 2 : 0), "only"), *at = only ? only : neutral;
-    const ckpt_rm_line is = {.only = only != NULL, .optional = optional};
+    const char *only = par_after(p->text + (optional ? 2 : 0), "only");
+    const char *fallback = par_after(p->text, "default");
+    const char *at = only ? only : neutral ? neutral : fallback;
+    const ckpt_rm_line is = {
+        .only = only != NULL, .fallback = fallback != NULL, .optional = optional};
 
     return at && *at != '=' ? par_neutral(p, at, &p->r->fields[p->side], is) : par_config_key(p);
 }

@@ -86,6 +86,7 @@ typedef struct ckpt_rm_line {
     uint8_t type;    /* keys: ckpt_key_type */
     bool list, optional, padding;
     bool only;        /* fields: the target computes with this value always */
+    bool fallback;    /* fields: a configuration without the field has this value */
     const char *text; /* the expression; `neutral` may have none: NULL */
     unsigned line;
     uint32_t when; /* as in rules */

@@ -32,6 +32,15 @@ llama rope_parameters='{"rope_theta": 50000.0, "rope_type": "dynamic", "factor":
 llama rope_parameters='{"rope_theta": 50000.0, "rope_type": "yarn", "factor": 2.0, "beta_fast": 16, "attention_factor": 1.5, "truncate": false}'
 ckpt convert -q out.gguf back --to hf 2> /dev/null && grep -A4 rope_scaling back/config.json
 llama partial_rotary_factor=0.5
+echo '# MistralConfig has a window, if the field is absent'
+llama model_type='"mistral"' sliding_window='"absent"' max_position_embeddings=8192
+llama model_type='"mistral"' sliding_window='"absent"' max_position_embeddings=4096
+llama model_type='"mistral"' sliding_window=null max_position_embeddings=8192
+echo '# transformers takes all values from rope_scaling'
+llama rope_parameters='{"rope_type": "default", "rope_theta": 50000.0}' rope_scaling='{"type": "linear", "factor": 2.0}' rope_theta=20000.0
+ckpt tree out.gguf 2> /dev/null | grep rope
+llama rope_parameters='{"rope_type": "linear", "rope_theta": 50000.0, "factor": 4.0}' rope_scaling='{}' rope_theta=50000.0
+ckpt tree out.gguf 2> /dev/null | grep rope
 gpt2 activation_function='"gelu"'
 ckpt convert -q --strict --force in strict.gguf 2> /dev/null || echo "strict: $?"
 llama auto_map='{"AutoModel": "modeling_other.Model"}'

@@ -29,6 +29,8 @@ vlm = {"model_type": "llava", "text_config": {"num_hidden_layers": 2}, "vision_c
 model("vlm", vlm, layers("language_model.model.layers", 2) + layers("vision_tower.encoder.layers", 4))
 model("vlm_text", vlm, layers("language_model.model.layers", 1) + layers("vision_tower.encoder.layers", 4))
 model("vlm_vision", vlm, layers("language_model.model.layers", 2) + layers("vision_tower.encoder.layers", 3))
+stages = {"model_type": "groupvit", "text_config": {"num_hidden_layers": 2}, "vision_config": {"num_hidden_layers": 12, "depths": [6, 3, 3]}}
+model("stages", stages, layers("text_model.encoder.layers", 2) + layers("vision_model.encoder.stages", 3))
 model("detector", {"model_type": "mask2former", "backbone_config": {}, "encoder_layers": 6, "decoder_layers": 10, "num_hidden_layers": 10},
       layers("model.transformer.decoder.layers", 9))
 END
@@ -37,5 +39,7 @@ for d in whole encoder decoder t5 t5_encoder t5_decoder vlm vlm_text vlm_vision 
     ckpt verify --quiet $d
     echo "status $?"
 done
+ckpt verify --quiet --strict stages
+echo "strict: $?"
 ckpt verify --quiet --strict vlm_vision
 echo "strict: $?"
