@@ -183,8 +183,26 @@ static void mtr_lock(int fd)
         (void)nanosleep(&moment, NULL);
 }
 
-/* Create and lock the folder; -1: see err. */
-static int mtr_folder(mtr_state *s, ckpt_err *err)
+/* The path of the folder above, or NULL: out of memory. */
+static char *mtr_above(const char *dir)
+{
+    char *path = strdup(dir), *slash;
+
+    if (!path)
+        return NULL;
+    for (slash = path + strlen(path) - 1; slash > path && *slash == '/'; slash--)
+        *slash = 0;
+    slash = strrchr(path, '/');
+    if (slash) {
+        slash[slash == path ? 1 : 0] = 0;
+        return path;
+    }
+    free(path);
+    return strdup(".");
+}
+
+/* Create the folder if it is missing, and lock it; -1: see err. */
+static int mtr_make(mtr_state *s, ckpt_err *err)
 {
     const char *dir = s->m->opts.dir;
     int fd;
@@ -199,6 +217,25 @@ static int mtr_folder(mtr_state *s, ckpt_err *err)
         (void)fail(err, CKPT_EIO, "%s: cannot be opened: %s", dir, strerror(errno));
     else
         mtr_lock(fd);
+    return fd;
+}
+
+/*
+ * Create and lock the folder; -1: see err.  A lock on the folder above keeps another mounter from
+ * locking a folder before the mounter that made it, which alone removes it.
+ */
+static int mtr_folder(mtr_state *s, ckpt_err *err)
+{
+    char *above = mtr_above(s->m->opts.dir);
+    // without permission to read it, go on without the lock
+    int lock = above ? open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1, fd;
+
+    if (lock >= 0)
+        mtr_lock(lock);
+    fd = mtr_make(s, err);
+    if (lock >= 0)
+        (void)close(lock);
+    free(above);
     return fd;
 }
 
@@ -347,19 +384,13 @@ __attribute__((noreturn)) static void mtr_process(const mounter *m, int socket, 
 /* Check the folder in which a missing mount point would be created. */
 static int mtr_parent(const char *dir, ckpt_err *err)
 {
-    char *path = strdup(dir), *slash;
+    char *path = mtr_above(dir);
     int rc = CKPT_OK;
 
     if (!path)
         return fail(err, CKPT_ELIMIT, "out of memory");
-    for (slash = path + strlen(path) - 1; slash > path && *slash == '/'; slash--)
-        *slash = 0;
-    slash = strrchr(path, '/');
-    if (slash)
-        slash[slash == path ? 1 : 0] = 0;
-    if (access(slash ? path : ".", W_OK | X_OK) != 0)
-        rc = fail(err, CKPT_EIO, "%s: cannot be made: %s: %s", dir, slash ? path : ".",
-                  strerror(errno));
+    if (access(path, W_OK | X_OK) != 0)
+        rc = fail(err, CKPT_EIO, "%s: cannot be made: %s: %s", dir, path, strerror(errno));
     free(path);
     return rc;
 }
