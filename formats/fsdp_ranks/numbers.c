@@ -16,6 +16,15 @@
 #include "libckpt/init_state/relist.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/order.h"
+#include "libckpt/map/whole.h"
+
+enum { RNM_ABSENT = UINT32_MAX };
+
+/* A name of the model without the parts that wrappers insert. */
+typedef struct rnm_bare {
+    const char *name;
+    const ckpt_ranks_item *item;
+} rnm_bare;
 
 /* The advice in messages about an unknown order. */
 #define RNM_HELP                                                                                   \
@@ -28,9 +37,11 @@ typedef struct rnm_finder {
     const ckpt_ranks_item **param; /* in the model's order, without buffers and tied names */
     size_t n_params;
     const ckpt_ranks_item **moment; /* by number: a state tensor of its shape, or NULL */
-    uint32_t *group;                /* by number: parameter group */
+    uint32_t *group;                /* by number: parameter group, or RNM_ABSENT */
+    const char **name;              /* by number: name in param_names, or NULL */
     size_t *at;                     /* by number: index in param */
     bool by_model;                  /* numbers follow the model, not the groups */
+    rnm_bare *bare;                 /* the model's names, sorted; NULL: not yet needed */
     ckpt_err *err;
 } rnm_finder;
 
@@ -147,38 +158,63 @@ static int rnm_relist(rnm_finder *f)
     return rc;
 }
 
+/* Count the numbers, with those that no group has, and make room for them. */
+static int rnm_count(rnm_finder *f)
+{
+    ckpt_seq groups = ckpt_value_seq(f->out->groups);
+    size_t n = 0, last = 0;
+
+    for (uint64_t g = 0; g < groups.n; g++) {
+        ckpt_seq params = ckpt_value_seq(ckpt_value_get(groups.at[g], "params"));
+        int64_t number;
+        n += params.n;
+        for (uint64_t i = 0; i < params.n; i++) {
+            if (ckpt_value_as_int(params.at[i], &number) && number >= 0 &&
+                (uint64_t)number < f->n_params && (uint64_t)number >= last)
+                last = (size_t)number + 1;
+        }
+    }
+    n = n > last ? n : last;
+    f->out->n = n;
+    f->group = ckpt_arena_array(f->arena, n + 1, sizeof *f->group);
+    f->name = ckpt_arena_array(f->arena, n + 1, sizeof *f->name);
+    f->moment = ckpt_arena_array(f->arena, n + 1, sizeof *f->moment);
+    f->at = ckpt_arena_array(f->arena, n + 1, sizeof *f->at);
+    if (!f->group || !f->name || !f->moment || !f->at)
+        return ckpt_fail_memory(f->err);
+    for (size_t number = 0; number < n; number++)
+        f->group[number] = RNM_ABSENT;
+    return CKPT_OK;
+}
+
 /*
  * Read the groups.  torch numbers parameters 0, 1, 2 ... in the order of the groups; FSDP1's
- * rekey_optim_state_dict, which Lightning uses, in the order of the model, in any groups.
+ * rekey_optim_state_dict, which Lightning uses, in the order of the model, in any groups, and
+ * without the numbers of frozen parameters.
  */
 static int rnm_groups(rnm_finder *f)
 {
     ckpt_seq groups = ckpt_value_seq(f->out->groups);
+    int rc = rnm_count(f);
 
-    f->out->n = 0;
-    for (uint64_t g = 0; g < groups.n; g++)
-        f->out->n += ckpt_value_seq(ckpt_value_get(groups.at[g], "params")).n;
-    f->group = ckpt_arena_array(f->arena, f->out->n + 1, sizeof *f->group);
-    f->moment = ckpt_arena_array(f->arena, f->out->n + 1, sizeof *f->moment);
-    f->at = ckpt_arena_array(f->arena, f->out->n + 1, sizeof *f->at);
-    if (!f->group || !f->moment || !f->at)
-        return ckpt_fail_memory(f->err);
-    for (uint64_t g = 0, n = 0; g < groups.n; g++) {
-        ckpt_seq params = ckpt_value_seq(ckpt_value_get(groups.at[g], "params"));
+    for (uint64_t g = 0, n = 0; rc == CKPT_OK && g < groups.n; g++) {
+        ckpt_seq params = ckpt_value_seq(ckpt_value_get(groups.at[g], "params")),
+                 names = ckpt_value_seq(ckpt_value_get(groups.at[g], "param_names"));
         for (uint64_t i = 0; i < params.n; i++, n++) {
             int64_t number;
             if (!ckpt_value_as_int(params.at[i], &number) || number < 0 ||
-                (uint64_t)number >= f->out->n || f->at[number] == SIZE_MAX)
-                return ckpt_fail(
-                    f->err, CKPT_EFORMAT,
-                    "%s: the optimizer's groups do not number its parameters consecutively from 0",
-                    f->path);
+                (uint64_t)number >= f->out->n || f->group[number] != RNM_ABSENT)
+                return ckpt_fail(f->err, CKPT_EFORMAT,
+                                 "%s: the numbers of parameters in the optimizer's groups are not "
+                                 "those of the model's parameters, each once",
+                                 f->path);
             f->group[number] = (uint32_t)g;
-            f->at[number] = SIZE_MAX; // until a parameter is assigned: the number is taken
             f->by_model |= (uint64_t)number != n;
+            if (names.n == params.n && names.at[i]->kind == CKPT_V_STR)
+                f->name[number] = names.at[i]->as.text.at;
         }
     }
-    return CKPT_OK;
+    return rc;
 }
 
 /* The number in the name of a state tensor, "<kind>/<number>"; f->out->n or more: none. */
@@ -407,48 +443,120 @@ static int rnm_units(rnm_finder *f, bool *found)
 
 /* ---- all together ---- */
 
+static int rnm_add(rnm_finder *f, const ckpt_ranks_item *p, size_t number)
+{
+    ckpt_ranks_param *slot = ckpt_vec_push(&f->out->param);
+
+    if (!slot)
+        return ckpt_fail_memory(f->err);
+    *slot = (ckpt_ranks_param){p->name, p, number, f->group[number], 0};
+    return CKPT_OK;
+}
+
+/* True if a parameter's name ends with the optimizer's name for it, both without wrappers. */
+static bool rnm_is_called(const ckpt_ranks_item *p, const char *name, char *room)
+{
+    char *own = room + strlen(name) + 1;
+
+    ckpt_wrapper_bare(room, name);
+    ckpt_wrapper_bare(own, p->name);
+    size_t n = strlen(room), n_own = strlen(own);
+    return n <= n_own && strcmp(own + n_own - n, room) == 0 &&
+           (n == n_own || own[n_own - n - 1] == '.');
+}
+
+/* Keep the assignment by shape, unless names that the optimizer has contradict it. */
 static int rnm_keep(rnm_finder *f)
 {
-    for (size_t number = 0; number < f->out->n; number++) {
+    int rc = CKPT_OK;
+
+    for (size_t number = 0; rc == CKPT_OK && number < f->out->n; number++) {
         const ckpt_ranks_item *p = f->param[f->at[number]];
-        ckpt_ranks_param *slot = ckpt_vec_push(&f->out->param);
-        if (!slot)
+        const char *name = f->name[number];
+        char *room = name ? ckpt_arena_alloc(f->arena, strlen(name) + strlen(p->name) + 2) : NULL;
+        if (name && !room)
             return ckpt_fail_memory(f->err);
-        *slot = (ckpt_ranks_param){p->name, p, number, f->group[number], 0};
+        if (name && !rnm_is_called(p, name, room)) {
+            f->out->param.n = 0;
+            f->out->why = "the optimizer has names for its parameters (param_names) that are not "
+                          "those of the model";
+            return CKPT_OK;
+        }
+        if (f->group[number] != RNM_ABSENT)
+            rc = rnm_add(f, p, number);
     }
+    return rc;
+}
+
+/* ---- names ---- */
+
+static int rnm_compare(const void *pa, const void *pb)
+{
+    const rnm_bare *a = pa, *b = pb;
+
+    return strcmp(a->name, b->name);
+}
+
+/* Sort the model's names, without wrappers. */
+static int rnm_index(rnm_finder *f)
+{
+    const ckpt_ranks_items *all = &f->out->model->item;
+
+    f->bare = ckpt_arena_array(f->arena, all->n + 1, sizeof *f->bare);
+    if (!f->bare)
+        return ckpt_fail_memory(f->err);
+    for (size_t i = 0; i < all->n; i++) {
+        char *name = ckpt_arena_alloc(f->arena, strlen(all->at[i].name) + 1);
+        if (!name)
+            return ckpt_fail_memory(f->err);
+        ckpt_wrapper_bare(name, all->at[i].name);
+        f->bare[i] = (rnm_bare){name, &all->at[i]};
+    }
+    if (all->n > 1)
+        qsort(f->bare, all->n, sizeof *f->bare, rnm_compare);
+    return CKPT_OK;
+}
+
+/* Find the one parameter whose name differs from `name` only by wrappers; *out is NULL for none. */
+static int rnm_unwrapped(rnm_finder *f, const char *name, const ckpt_ranks_item **out)
+{
+    size_t n = f->out->model->item.n;
+    char *bare = ckpt_arena_alloc(f->arena, strlen(name) + 1);
+    int rc = !bare ? ckpt_fail_memory(f->err) : f->bare ? CKPT_OK : rnm_index(f);
+
+    *out = NULL;
+    if (rc != CKPT_OK)
+        return rc;
+    ckpt_wrapper_bare(bare, name);
+    const rnm_bare key = {bare, NULL},
+                   *is = bsearch(&key, f->bare, n, sizeof *f->bare, rnm_compare);
+    bool twice = is && ((is > f->bare && rnm_compare(is - 1, is) == 0) ||
+                        (is + 1 < f->bare + n && rnm_compare(is + 1, is) == 0));
+    *out = is && !twice ? is->item : NULL;
     return CKPT_OK;
 }
 
 /*
  * Use `param_names` of the groups (torch 2.6 and later, if the optimizer was given names).  Each
- * must be in the model and fit the state's shape.
+ * must be in the model, with or without the parts that wrappers insert, and fit the state's shape.
  */
 static int rnm_told(rnm_finder *f, bool *found)
 {
-    ckpt_seq groups = ckpt_value_seq(f->out->groups);
-    size_t number = 0;
+    int rc = CKPT_OK;
 
-    *found = groups.n > 0;
-    for (uint64_t g = 0; *found && g < groups.n; g++) {
-        ckpt_seq names = ckpt_value_seq(ckpt_value_get(groups.at[g], "param_names"));
-        *found = names.n == ckpt_value_seq(ckpt_value_get(groups.at[g], "params")).n;
-        for (uint64_t i = 0; *found && i < names.n; i++, number++) {
-            const ckpt_ranks_item *p = names.at[i]->kind == CKPT_V_STR
-                                           ? ckpt_ranks_find(f->out->model, names.at[i]->as.text.at)
-                                           : NULL;
-            ckpt_ranks_param *slot;
-            *found = p && rnm_fits(f, number, p);
-            if (!*found)
-                break;
-            slot = ckpt_vec_push(&f->out->param);
-            if (!slot)
-                return ckpt_fail_memory(f->err);
-            *slot = (ckpt_ranks_param){p->name, p, number, f->group[number], 0};
-        }
+    *found = f->out->n > 0;
+    for (size_t number = 0; rc == CKPT_OK && *found && number < f->out->n; number++) {
+        const char *name = f->name[number];
+        const ckpt_ranks_item *p = name ? ckpt_ranks_find(f->out->model, name) : NULL;
+        if (name && !p)
+            rc = rnm_unwrapped(f, name, &p);
+        *found = p && rnm_fits(f, number, p);
+        if (rc == CKPT_OK && *found)
+            rc = rnm_add(f, p, number);
     }
     if (!*found)
         f->out->param.n = 0;
-    return CKPT_OK;
+    return rc;
 }
 
 /* True if the numbers from the last on fit parameters of the model in the model's order. */

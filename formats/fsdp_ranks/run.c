@@ -350,6 +350,7 @@ static int rru_moments_of(ckpt_ranks_run *r, ckpt_ranks_item *item)
 {
     const char *kind = rru_kind_of(r, item), *of = strchr(item->name, '/') + 1;
     uint64_t number = UINT64_MAX;
+    bool found = false;
     int rc = kind ? CKPT_OK : ckpt_fail_memory(r->err);
 
     if (rc != CKPT_OK)
@@ -360,30 +361,59 @@ static int rru_moments_of(ckpt_ranks_run *r, ckpt_ranks_item *item)
     }
     if (r->numbers.why)
         return rru_unnamed(r, item, kind);
-    if (!ckpt_parse_u64(of, &number) || number >= r->numbers.n)
-        return ckpt_fail(r->err, CKPT_EFORMAT,
-                         "%s: state of parameter %s, which is in no group of the optimizer",
-                         r->path, of);
-    for (size_t i = 0; rc == CKPT_OK && i < r->numbers.param.n; i++) {
-        if (r->numbers.param.at[i].number == number)
+    bool is = ckpt_parse_u64(of, &number);
+    for (size_t i = 0; rc == CKPT_OK && is && i < r->numbers.param.n; i++) {
+        if (r->numbers.param.at[i].number == number) {
             rc = rru_moment(r, item, kind, &r->numbers.param.at[i]);
+            found = true;
+        }
     }
-    return rc;
+    return found ? rc
+                 : ckpt_fail(r->err, CKPT_EFORMAT,
+                             "%s: state of parameter %s, which is in no group of the optimizer",
+                             r->path, of);
 }
 
 /* ---- values ---- */
 
-/* The names of a group's parameters; for flat parameters those inside.  NULL: no memory. */
-static ckpt_value *rru_names(ckpt_ranks_run *r, uint64_t group)
+/* The parameter of a number; parameters are sorted by number. */
+static const ckpt_ranks_param *rru_param(const ckpt_ranks_run *r, const ckpt_value *value)
+{
+    const ckpt_ranks_param *all = r->numbers.param.at;
+    size_t low = 0, high = r->numbers.param.n;
+    int64_t number;
+
+    if (!ckpt_value_as_int(value, &number))
+        return NULL;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (all[mid].number < (uint64_t)number)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < r->numbers.param.n && all[low].number == (uint64_t)number ? &all[low] : NULL;
+}
+
+/*
+ * The names of a group's parameters in the order of the group; for flat parameters those inside, in
+ * the model's order.  NULL: no memory.
+ */
+static ckpt_value *rru_names(ckpt_ranks_run *r, const ckpt_value *group, uint64_t number)
 {
     ckpt_arena *arena = r->map->arena;
+    ckpt_seq params = ckpt_value_seq(ckpt_value_get(group, "params"));
+    const ckpt_ranks_param *all = r->numbers.param.at;
     ckpt_value *names = ckpt_value_new(arena, CKPT_V_LIST);
-    bool ok = names != NULL;
+    bool ok = names != NULL, units = r->numbers.form == CKPT_RANKS_UNITS;
 
-    for (size_t k = 0; ok && k < r->numbers.param.n; k++) {
-        const ckpt_ranks_param *p = &r->numbers.param.at[k];
-        if (p->group == group)
-            ok = ckpt_seq_add(arena, &names->as.seq, ckpt_value_cstr(arena, p->name));
+    for (size_t k = 0; ok && units && k < r->numbers.param.n; k++) {
+        if (all[k].group == number)
+            ok = ckpt_seq_add(arena, &names->as.seq, ckpt_value_cstr(arena, all[k].name));
+    }
+    for (uint64_t i = 0; ok && !units && i < params.n; i++) {
+        const ckpt_ranks_param *p = rru_param(r, params.at[i]);
+        ok = p && ckpt_seq_add(arena, &names->as.seq, ckpt_value_cstr(arena, p->name));
     }
     return ok ? names : NULL;
 }
@@ -394,7 +424,8 @@ static ckpt_value *rru_group(ckpt_ranks_run *r, const ckpt_value *group, uint64_
     ckpt_arena *arena = r->map->arena;
     ckpt_dict from = ckpt_value_map(group);
     bool named = !r->by_name && !r->numbers.why;
-    ckpt_value *to = ckpt_value_new(arena, CKPT_V_DICT), *names = named ? rru_names(r, number) : to;
+    ckpt_value *to = ckpt_value_new(arena, CKPT_V_DICT),
+               *names = named ? rru_names(r, group, number) : to;
     bool ok = to && names;
 
     for (uint64_t i = 0; ok && i < from.n; i++) {

@@ -4,6 +4,7 @@
  * what is said of others.
  */
 #include "formats/fsdp_ranks/ranks.h"
+#include "libckpt/base/index.h"
 #include "tests/unit/unit.h"
 
 enum { MAX = 8, NAME = 32 };
@@ -183,6 +184,83 @@ static void numbers_by_model(void **state)
     ckpt_arena_free(arena);
 }
 
+/* The numbers of frozen parameters are in no group; they count in the model's order. */
+static void frozen_numbers(void **state)
+{
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_ranks_set model = {0}, optim = {0};
+    ckpt_ranks_numbers n = {.model = &model, .optim = &optim, .group = 1};
+    ckpt_value *groups = ckpt_value_new(arena, CKPT_V_LIST), *g = group(arena, 0, 1);
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++)
+        add(&model, arena, "p", i, 3);
+    add(&optim, arena, "exp_avg/", 0, 3);
+    add(&optim, arena, "exp_avg/", 3, 3);
+    assert_true(
+        ckpt_seq_add(arena, &ckpt_value_get(g, "params")->as.seq, ckpt_value_int(arena, 3)));
+    assert_true(ckpt_seq_add(arena, &groups->as.seq, g));
+    n.groups = groups;
+    assert_int_equal(ckpt_ranks_number(&n, arena, "run", NULL), CKPT_OK);
+    assert_null(n.why);
+    assert_int_equal(n.param.n, 2);
+    assert_string_equal(n.param.at[0].name, "p0");
+    assert_string_equal(n.param.at[1].name, "p3");
+    assert_int_equal(n.param.at[1].number, 3);
+    ckpt_vec_free(&n.param);
+    // a fifth parameter: the model's list may have one that the optimizer's numbers do not count
+    add(&model, arena, "p", 4, 3);
+    assert_int_equal(ckpt_ranks_number(&n, arena, "run", NULL), CKPT_OK);
+    assert_non_null(n.why);
+    ckpt_vec_free(&n.param);
+    ckpt_vec_free(&model.item);
+    ckpt_vec_free(&optim.item);
+    ckpt_arena_free(arena);
+}
+
+/* Names in the groups decide, also where only one of model and optimizer was wrapped. */
+static void names_of_groups(void **state)
+{
+    static const struct {
+        const char *name[3], *is[3]; /* is[0] NULL: refused */
+    } cases[] = {
+        {{"p2", "p0", "p1"}, {"p2", "p0", "p1"}},
+        {{"module.p2", "module.p0", "module.p1"}, {"p2", "p0", "p1"}},
+        {{"_orig_mod.p2", "_orig_mod.p0", "_orig_mod.p1"}, {"p2", "p0", "p1"}},
+        {{"net.p2", "net.p0", "net.p1"}, {NULL}}, // equal shapes would give the model's order
+        {{"p2", "p0", "q"}, {NULL}},
+    };
+
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        ckpt_arena *arena = ckpt_arena_new(0);
+        ckpt_ranks_set model = {0}, optim = {0};
+        ckpt_ranks_numbers n = {.model = &model, .optim = &optim, .group = 1};
+        ckpt_value *groups = ckpt_value_new(arena, CKPT_V_LIST), *g = group(arena, 0, 3),
+                   *names = ckpt_value_new(arena, CKPT_V_LIST);
+        for (unsigned i = 0; i < 3; i++) {
+            add(&model, arena, "p", i, 3);
+            assert_true(
+                ckpt_index_add(&model.index, ckpt_hash_bytes(model.item.at[i].name, 2, 0), i));
+            add(&optim, arena, "exp_avg/", i, 3);
+            assert_true(
+                ckpt_seq_add(arena, &names->as.seq, ckpt_value_cstr(arena, cases[c].name[i])));
+        }
+        assert_true(ckpt_dict_add_cstr(arena, &g->as.map, "param_names", names));
+        assert_true(ckpt_seq_add(arena, &groups->as.seq, g));
+        n.groups = groups;
+        assert_int_equal(ckpt_ranks_number(&n, arena, "run", NULL), CKPT_OK);
+        assert_int_equal(n.param.n, cases[c].is[0] ? 3 : 0);
+        assert_int_equal(n.why == NULL, cases[c].is[0] != NULL);
+        for (size_t i = 0; i < n.param.n; i++)
+            assert_string_equal(n.param.at[i].name, cases[c].is[i]);
+        ckpt_vec_free(&n.param);
+        ckpt_ranks_set_free(&model);
+        ckpt_ranks_set_free(&optim);
+        ckpt_arena_free(arena);
+    }
+}
+
 /* What is said is true of the list. */
 static void other_orders(void **state)
 {
@@ -219,9 +297,10 @@ static void other_orders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_order),     cmocka_unit_test(groups_by_shape),
-        cmocka_unit_test(scalars),      cmocka_unit_test(numbers_by_model),
-        cmocka_unit_test(other_orders),
+        cmocka_unit_test(in_order),        cmocka_unit_test(groups_by_shape),
+        cmocka_unit_test(scalars),         cmocka_unit_test(numbers_by_model),
+        cmocka_unit_test(other_orders),    cmocka_unit_test(frozen_numbers),
+        cmocka_unit_test(names_of_groups),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
