@@ -13,7 +13,7 @@ fi
 fuse=$(pkg-config --cflags 'fuse3 >= 3.12' 2>/dev/null | sed 's/-I/-isystem /g')
 # as the Makefile has it: another library's cblas.h may be installed
 [ "$(uname -m)" != x86_64 ] || flags="$flags -DZT_ONEDNN"
-sources=$(ls libckpt/*.c libckpt/*/*.c libckpt/codec/*/*.c libckpt/dist/*/*.c formats/*.c formats/*/*.c formats/*/*/*.c tools/*.c tools/*/*.c engine/*.c engine/*/*.c)
+sources=$(find libckpt formats tools engine -name '*.c' | sort)
 # without its headers the plugin of ckpt mount is not built either
 [ -n "$fuse" ] || sources=$(printf '%s\n' "$sources" | grep -v '^tools/mount/fuse.c$')
 cores=$(nproc 2>/dev/null || echo 2)
