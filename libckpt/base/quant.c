@@ -7,8 +7,6 @@
  */
 #include "libckpt/base/quant.h"
 
-#include "libckpt/base/cast_plain.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -40,20 +38,6 @@ static int qt_level(float x, int most)
     int q = low < 128 ? low : low - 256;
 
     return q < most ? q : most;
-}
-
-/* The value with the largest magnitude, the first of equals, with its sign. */
-static float qt_signed_max(const float *x)
-{
-    float most = 0, value = 0;
-
-    for (int i = 0; i < QT_BLOCK; i++) {
-        if (most < fabsf(x[i])) {
-            most = fabsf(x[i]);
-            value = x[i];
-        }
-    }
-    return value;
 }
 
 static void qt_range(const float *x, float *low, float *high)
@@ -89,7 +73,8 @@ static void qt_put_bits(uint8_t *p, uint32_t bits)
 static void qt_symmetric(uint8_t *to, const float *x, int half)
 {
     uint8_t level[QT_BLOCK];
-    const float d = qt_signed_max(x) / (float)-half, inverse = d != 0.0f ? 1.0f / d : 0.0f;
+    const float d = ckpt_quant_signed_max(x, QT_BLOCK) / (float)-half,
+                inverse = d != 0.0f ? 1.0f / d : 0.0f;
     const float shift = (float)half + 0.5f;
     uint32_t bits;
 

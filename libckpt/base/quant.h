@@ -10,6 +10,8 @@
 #ifndef CKPT_BASE_QUANT_H
 #define CKPT_BASE_QUANT_H
 
+#include <math.h>
+
 #include "libckpt/base/cast.h"
 
 /* Convert n_elems of F32 to blocks, for the types that ckpt writes. */
@@ -41,6 +43,20 @@ static inline int ckpt_quant_rint(float x, int low, int high)
     int n = (int)(v.u & 0x007fffff) - 0x00400000;
 
     return n < low ? low : n > high ? high : n;
+}
+
+/* The value with the largest magnitude, the first of equals, with its sign. */
+static inline float ckpt_quant_signed_max(const float *x, int n)
+{
+    float most = 0, value = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (most < fabsf(x[i])) {
+            most = fabsf(x[i]);
+            value = x[i];
+        }
+    }
+    return value;
 }
 
 #endif

@@ -14,20 +14,6 @@
 
 enum { QK_SUPER = 256 };
 
-/* The value with the largest magnitude, the first of equals, with its sign. */
-static float qk_signed_max(const float *x, int n)
-{
-    float most = 0, value = 0;
-
-    for (int i = 0; i < n; i++) {
-        if (fabsf(x[i]) > most) {
-            most = fabsf(x[i]);
-            value = x[i];
-        }
-    }
-    return value;
-}
-
 /* Compute the levels of n values again with the stored scale, unless that is 0. */
 static void qk_level(const ckpt_qk_body *body, uint8_t *to, const float *x, int n,
                      const float step[2], const int range[2])
@@ -162,7 +148,7 @@ static void qk_block_q3(const ckpt_qk_body *body, uint8_t *to, const float *x)
 
     body->fit_sweep(x, scale, level);
     body->fit_sweep(x + 128, scale + 8, level + 128);
-    most = qk_signed_max(scale, 16);
+    most = ckpt_quant_signed_max(scale, 16);
     memset(to, 0, 110);
     const float inverse = most != 0 ? -32.0f / most : 0;
 
@@ -193,7 +179,7 @@ static void qk_block_q6(const ckpt_qk_body *body, uint8_t *to, const float *x)
 
     body->fit_sym(x, scale, level);
     body->fit_sym(x + 128, scale + 8, level + 128);
-    most = qk_signed_max(scale, 16);
+    most = ckpt_quant_signed_max(scale, 16);
     memset(to, 0, 210);
     if (fabsf(most) < CKPT_QK_TINY)
         return;

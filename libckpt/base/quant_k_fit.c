@@ -101,20 +101,6 @@ static void qf_fit_min(const ckpt_qk_search *s, const float *x, const float *w, 
     out->low = -out->low;
 }
 
-/* The value with the largest magnitude, the first of equals, with its sign. */
-static float qf_signed_max(const float *x, int n)
-{
-    float most = 0, value = 0;
-
-    for (int i = 0; i < n; i++) {
-        if (fabsf(x[i]) > most) {
-            most = fabsf(x[i]);
-            value = x[i];
-        }
-    }
-    return value;
-}
-
 /*
  * Compute levels of 16 values with an inverse scale, and sums with weights x * x: of values, of
  * levels.
@@ -135,7 +121,7 @@ static void qf_sums(uint8_t *levels, const float *x, float inverse, float *a, fl
 /* Fit the scale of 16 values with levels -32..31, stored from 0. */
 static float qf_fit_sym(uint8_t *levels, const float *x)
 {
-    const float v = qf_signed_max(x, 16);
+    const float v = ckpt_quant_signed_max(x, 16);
     float a, b, scale, best;
     uint8_t other[16];
 
@@ -161,7 +147,7 @@ static float qf_fit_sym(uint8_t *levels, const float *x)
 /* Fit the scale of 16 values with levels -4..3, improved one by one, and stored from 0. */
 static float qf_fit_sweep(uint8_t *levels, const float *x)
 {
-    const float v = qf_signed_max(x, 16);
+    const float v = ckpt_quant_signed_max(x, 16);
     float a = 0, b = 0, level[16];
     bool changed = true;
 
