@@ -3,7 +3,7 @@
  * cast_find.c: finds the function for a conversion: plain dtypes, blocks, and other floats to
  * blocks and back through F32.
  */
-#include "libckpt/base/cast_plain.h"
+#include "libckpt/base/cast.h"
 #include "libckpt/base/cast_x86.h"
 #include "libckpt/base/quant.h"
 #include "libckpt/base/quant_x86.h"
@@ -113,8 +113,10 @@ ckpt_cast_fn ckpt_cast_find(ckpt_dtype to, ckpt_dtype from)
 {
     ckpt_cast_fn fast = NULL;
 
-    if (!ckpt_dtype_packed(to) && !ckpt_dtype_packed(from))
-        return ckpt_cast_plain(to, from);
+    if (!ckpt_dtype_packed(to) && !ckpt_dtype_packed(from)) {
+        fast = ckpt_cast_find_x86(to, from);
+        return fast ? fast : ckpt_cast_find_portable(to, from);
+    }
     if (from == CKPT_F32 && ckpt_x86_usable())
         fast = ckpt_quant_find_x86(to);
     return fast ? fast : cfd_blocks(to, from);

@@ -11,8 +11,6 @@
  */
 #include "libckpt/base/cast_x86.h"
 
-#include "libckpt/base/cast_plain.h"
-
 #if defined(__x86_64__) || defined(__i386__)
 
 #include <cpuid.h>

@@ -8,8 +8,6 @@
  */
 #include "libckpt/base/quant.h"
 
-#include "libckpt/base/cast_plain.h"
-
 #include <string.h>
 
 /* Convert one block of a type to its values. */

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cast_count.c: counts values that are not finite or did not fit another dtype, and changes signs
+ * and the order of bytes.
+ */
+#include <assert.h>
+
+#include "libckpt/base/cast.h"
+#include "libckpt/base/cast_bits.h"
+#include "libckpt/base/cast_x86.h"
+
+/*
+ * The test for values that are not finite: with v = (bits + add) & mask, NaN is v > last, infinity
+ * is v == last if the format has one.
+ */
+typedef struct cast_special {
+    ckpt_dtype dtype; /* dtype of one part, because a complex number has two */
+    unsigned bytes;
+    bool inf;
+    uint64_t mask, add, last;
+} cast_special;
+
+static const cast_special cast_specials[] = {
+    {CKPT_F64, 8, true, ~(1ull << 63), 0, 0x7ffull << 52},
+    {CKPT_F32, 4, true, 0x7fffffff, 0, 0x7f800000},
+    {CKPT_F16, 2, true, 0x7fff, 0, 0x7c00},
+    {CKPT_BF16, 2, true, 0x7fff, 0, 0x7f80},
+    {CKPT_F8_E4M3, 1, false, 0x7f, 0, 0x7e},
+    {CKPT_F8_E5M2, 1, true, 0x7f, 0, 0x7c},
+    {CKPT_F8_E4M3FNUZ, 1, false, 0xff, 0x7f, 0xfe}, // the only NaN is 0x80, "minus zero"
+    {CKPT_F8_E5M2FNUZ, 1, false, 0xff, 0x7f, 0xfe},
+    {CKPT_F8_E8M0, 1, false, 0xff, 0, 0xfe},
+};
+
+/* The dtype of a complex number's parts; any other dtype is its own part. */
+static ckpt_dtype cast_part(ckpt_dtype d)
+{
+    if (d == CKPT_C128)
+        return CKPT_F64;
+    if (d == CKPT_C64)
+        return CKPT_F32;
+    return d == CKPT_C32 ? CKPT_F16 : d;
+}
+
+/*
+ * Count n elements of `parts` parts of `bytes` each (a constant after inlining); an element with
+ * both NaN and infinity counts as NaN.
+ */
+CAST_INLINE void cast_count(const cast_special *s, unsigned bytes, const unsigned char *p, size_t n,
+                            unsigned parts, uint64_t found[2])
+{
+    uint64_t n_nan = 0, n_inf = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        bool nan = false, inf = false;
+
+        for (unsigned k = 0; k < parts; k++, p += bytes) {
+            uint64_t v = (cast_load(p, bytes) + s->add) & s->mask;
+
+            nan |= v > s->last;
+            inf |= v == s->last;
+        }
+        n_nan += nan;
+        n_inf += s->inf && !nan && inf;
+    }
+    found[0] += n_nan;
+    found[1] += n_inf;
+}
+
+/* Elements to examine singly before the fast search continues. */
+#define CAST_COUNT_BLOCK 1024u
+
+void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t *n_nan,
+                          uint64_t *n_inf)
+{
+    assert((p || n_elems == 0) && n_nan && n_inf);
+    const unsigned char *at = p;
+    ckpt_dtype part = cast_part(d);
+    unsigned parts = part == d ? 1 : 2;
+    const cast_special *s = NULL;
+    uint64_t found[2] = {0, 0};
+
+    for (size_t i = 0; i < sizeof cast_specials / sizeof *cast_specials; i++)
+        s = cast_specials[i].dtype == part ? &cast_specials[i] : s;
+    while (s && n_elems > 0) {
+        // the number of skipped parts is even, so whole elements are skipped
+        size_t skip = ckpt_finite_prefix_x86(part, at, n_elems * parts) / parts;
+        size_t some = n_elems - skip < CAST_COUNT_BLOCK ? n_elems - skip : CAST_COUNT_BLOCK;
+
+        at += skip * parts * s->bytes;
+        switch (s->bytes) {
+        case 8:
+            cast_count(s, 8, at, some, parts, found);
+            break;
+        case 4:
+            cast_count(s, 4, at, some, parts, found);
+            break;
+        case 2:
+            cast_count(s, 2, at, some, parts, found);
+            break;
+        default:
+            cast_count(s, 1, at, some, parts, found);
+            break;
+        }
+        at += some * parts * s->bytes;
+        n_elems -= skip + some;
+    }
+    *n_nan += found[0];
+    *n_inf += found[1];
+}
+
+/* ---- losses of a conversion ---- */
+
+/*
+ * Elements of a block in which zeros are counted: a constant, so that compilers use wide registers.
+ */
+#define CAST_ZERO_BLOCK 64u
+
+/* Count elements of `bytes` bytes (a constant after inlining) that are +0 or -0. */
+CAST_INLINE uint64_t cast_zeros(const unsigned char *p, unsigned bytes, size_t n)
+{
+    const uint64_t top = (1ull << (8 * bytes - 1)) - 1;
+    uint64_t found = 0;
+
+    for (; n >= CAST_ZERO_BLOCK; n -= CAST_ZERO_BLOCK, p += CAST_ZERO_BLOCK * bytes) {
+        uint64_t here = 0;
+
+        for (size_t i = 0; i < CAST_ZERO_BLOCK; i++)
+            here += (cast_load(p + i * bytes, bytes) & top) == 0;
+        found += here;
+    }
+    for (size_t i = 0; i < n; i++)
+        found += (cast_load(p + i * bytes, bytes) & top) == 0;
+    return found;
+}
+
+static uint64_t cast_count_zeros(ckpt_dtype d, const void *p, size_t n)
+{
+    switch (ckpt_dtype_get(d)->bits) {
+    case 64:
+        return cast_zeros(p, 8, n);
+    case 32:
+        return cast_zeros(p, 4, n);
+    case 16:
+        return cast_zeros(p, 2, n);
+    default:
+        return cast_zeros(p, 1, n);
+    }
+}
+
+/* Count elements that E4M3 cannot hold: those above 464 round to its largest number, 448. */
+static uint64_t cast_count_saturated(ckpt_dtype from, const void *src, size_t n)
+{
+    static const double limit = 464;
+    ckpt_cast_fn wide = ckpt_cast_find(CKPT_F64, from);
+    const unsigned char *at = src;
+    size_t size = ckpt_dtype_get(from)->bits / 8u;
+    uint64_t found = 0;
+    double x[CAST_ZERO_BLOCK];
+
+    while (n > 0) {
+        size_t some = n < CAST_ZERO_BLOCK ? n : CAST_ZERO_BLOCK;
+
+        wide(x, at, some);
+        for (size_t i = 0; i < some; i++)
+            found += x[i] > limit || x[i] < -limit;
+        at += some * size;
+        n -= some;
+    }
+    return found;
+}
+
+void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void *dst,
+                     const void *src, size_t n_elems)
+{
+    assert(sum && ((dst && src) || n_elems == 0));
+    uint64_t before[2] = {0}, after[2] = {0};
+    const ckpt_dtype_info *a = ckpt_dtype_get(from), *b = ckpt_dtype_get(to);
+
+    // wider formats hold all numbers of narrower ones; block types have their own rounding
+    if (to == from || a->per > 1 || b->per > 1 || b->bits > a->bits || a->kind != CKPT_IS_FLOAT ||
+        b->kind != CKPT_IS_FLOAT)
+        return;
+    ckpt_count_nonfinite(from, src, n_elems, &before[0], &before[1]);
+    ckpt_count_nonfinite(to, dst, n_elems, &after[0], &after[1]);
+    if (to == CKPT_F8_E4M3)
+        sum->n_over += cast_count_saturated(from, src, n_elems);
+    else
+        sum->n_over += after[1] - before[1];
+    sum->n_zero += cast_count_zeros(to, dst, n_elems) - cast_count_zeros(from, src, n_elems);
+}
+
+void ckpt_swap_bytes(void *p, size_t n_bytes, unsigned unit)
+{
+    assert((p || n_bytes == 0) && unit > 0);
+    unsigned char *at = p;
+
+    if (unit < 2)
+        return;
+    for (; n_bytes >= unit; n_bytes -= unit, at += unit) {
+        // the load is in the machine's order, so the upper bytes of the swapped word are the
+        // element
+        cast_store(at, unit, __builtin_bswap64(cast_load(at, unit)) >> (64 - 8 * unit));
+    }
+}
+
+/*
+ * Flip the sign of every step-th part, from part `first` on.
+ *
+ * Integers are negated modulo their width, as in torch. Dtypes without a sign (BOOL, bits, E8M0)
+ * and packed ones do not change, because torch never sets its lazy bits on them.
+ */
+static void cast_flip(ckpt_dtype part, unsigned char *p, size_t n_parts, size_t first, size_t step)
+{
+    const ckpt_dtype_info *info = ckpt_dtype_get(part);
+    unsigned bytes = info->bits / 8u;
+    bool fnuz = part == CKPT_F8_E4M3FNUZ || part == CKPT_F8_E5M2FNUZ;
+    bool whole = info->kind == CKPT_IS_INT || info->kind == CKPT_IS_UINT;
+    uint64_t sign = bytes == 0 ? 0 : 1ull << (8 * bytes - 1);
+
+    if (part == CKPT_F8_E8M0 || bytes == 0 || (!whole && info->kind != CKPT_IS_FLOAT))
+        return;
+    for (size_t i = first; i < n_parts; i += step) {
+        uint64_t v = cast_load(p + i * bytes, bytes);
+        // zero and NaN of the FNUZ formats have no other sign
+        uint64_t flipped = fnuz && (v & ~sign) == 0 ? v : v ^ sign;
+
+        cast_store(p + i * bytes, bytes, whole ? 0 - v : flipped);
+    }
+}
+
+void ckpt_negate(ckpt_dtype d, void *p, size_t n_elems)
+{
+    assert(p || n_elems == 0);
+    ckpt_dtype part = cast_part(d);
+
+    cast_flip(part, p, part == d ? n_elems : 2 * n_elems, 0, 1);
+}
+
+void ckpt_conjugate(ckpt_dtype d, void *p, size_t n_elems)
+{
+    assert(p || n_elems == 0);
+    if (ckpt_dtype_get(d)->kind == CKPT_IS_COMPLEX)
+        cast_flip(cast_part(d), p, 2 * n_elems, 1, 2);
+}
