@@ -56,6 +56,12 @@ struct ckpt_view {
     uint64_t n_elems, n_compared;
 };
 
+/*
+ * Prepare a file for reads: index its jobs once, and copy its current literals. The caller has set
+ * VIEW_BUSY, so no other thread uses the file.
+ */
+int ckpt_view_place(ckpt_view *v, uint32_t file, ckpt_err *err);
+
 /* Compute bytes [at, at + n) from jobs and the literals of the view_file. */
 int ckpt_view_window(ckpt_view *v, uint32_t file, uint8_t *buf, uint64_t n, uint64_t at,
                      ckpt_err *err);
