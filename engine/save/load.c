@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "engine/save/restore.h"
 #include "engine/save/same.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/copy/reader.h"
 #include "libckpt/include/ckpt_shape.h"
 
 enum {

@@ -12,7 +12,6 @@
 #include "formats/training/torch_state.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/number.h"
-#include "libckpt/copy/reader.h"
 
 enum { RRU_NODES = 10000000 }; /* limit of nodes for the comparison of two ranks' values */
 

@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ckpt.h"
 #include "formats/megatron/megatron.h"
-#include "libckpt/copy/reader.h"
 
 enum { MGD_MAX_OPTIMIZERS = 64 };
 

@@ -15,9 +15,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ckpt.h"
 #include "formats/megatron/legacy.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/copy/reader.h"
 #include "libckpt/map/adopt.h"
 
 enum { MGO_KINDS = 16, MGO_OPTIMIZERS = 16 };

@@ -5,8 +5,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "ckpt.h"
 #include "formats/megatron/legacy.h"
-#include "libckpt/copy/reader.h"
 
 enum { MGX_COUNTS = 4096 };
 

@@ -24,10 +24,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ckpt.h"
 #include "formats/training/deepspeed_keys.h"
 #include "formats/training/kept_values.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/copy/reader.h"
 
 enum { DKP_DEPTH = 16 }; /* limit of nesting in a kept value */
 

@@ -9,9 +9,9 @@
 #include <assert.h>
 #include <string.h>
 
+#include "ckpt.h"
 #include "formats/training/param_values.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/copy/reader.h"
 #include "libckpt/map/extent.h"
 
 enum { DMB_NODES = 1000 }; /* limit of nodes for the comparison of two values */

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ckpt.h"
 #include "formats/training/expert_ranks.h"
 #include "formats/training/kept_values.h"
 #include "formats/training/masters.h"
@@ -18,7 +19,6 @@
 #include "formats/training/torch_state.h"
 #include "formats/training/wrapped_names.h"
 #include "libckpt/base/dtype.h"
-#include "libckpt/copy/reader.h"
 #include "libckpt/map/order.h"
 
 enum {

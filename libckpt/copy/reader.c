@@ -4,12 +4,12 @@
  */
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/mean.h"
 #include "libckpt/copy/nested.h"
-#include "libckpt/copy/reader.h"
 #include "libckpt/copy/values.h"
 #include "libckpt/copy/work.h"
 

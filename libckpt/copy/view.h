@@ -11,27 +11,15 @@
  * of it was read, a value's range after its conversion, a copy after its comparison. The read that
  * meets a failure fails, and so do all later reads of that record.
  *
- * ckpt.h documents the functions of a view.
+ * ckpt_extra.h has the functions of a view; ckpt_view_new is in libckpt/view.c.
  */
 #ifndef CKPT_COPY_VIEW_H
 #define CKPT_COPY_VIEW_H
 
+#include "ckpt_extra.h"
+
 #include "libckpt/copy/crc_check.h"
 #include "libckpt/copy/plan.h"
-
-typedef struct ckpt_view ckpt_view;
-
-/* Public functions, documented in ckpt.h; ckpt_view_new is in libckpt/view.c. */
-CKPT_API void ckpt_view_free(ckpt_view *view);
-CKPT_API size_t ckpt_view_file_count(const ckpt_view *view);
-CKPT_API const char *ckpt_view_file_path(const ckpt_view *view, size_t i);
-CKPT_API uint64_t ckpt_view_file_size(const ckpt_view *view, size_t i);
-CKPT_API int ckpt_view_read(ckpt_view *view, size_t i, void *buf, uint64_t n, uint64_t at,
-                            ckpt_err *err);
-CKPT_API int ckpt_view_prefetch(ckpt_view *view, size_t i, uint64_t n, uint64_t at, ckpt_err *err);
-CKPT_API int ckpt_view_stream(ckpt_view *view, size_t i, ckpt_view_write_fn write, void *ctx,
-                              ckpt_err *err);
-CKPT_API void ckpt_view_get_counts(ckpt_view *view, ckpt_view_counts *out);
 
 /* Functions that the caller, outside of this folder, passes in. */
 typedef struct ckpt_view_hooks {

@@ -13,7 +13,7 @@
 #ifndef CKPT_CLAIM_H
 #define CKPT_CLAIM_H
 
-#include "libckpt/copy/reader.h"
+#include "ckpt_extra.h"
 #include "libckpt/map/state.h"
 
 /*

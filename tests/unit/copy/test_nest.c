@@ -9,7 +9,6 @@
 #include "ckpt_extra.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/commit/journal.h"
-#include "libckpt/copy/reader.h"
 #include "libckpt/map/nest.h"
 #include "tests/unit/copy/help.h"
 #include "tests/unit/unit.h"

@@ -3,7 +3,7 @@
  * test_source_reader.c: deflated records: decoded into memory or a file, refused when size, CRC or
  * stream are wrong.
  */
-#include "libckpt/copy/reader.h"
+#include "ckpt.h"
 #include "tests/unit/copy/help.h"
 #include "tests/unit/unit.h"
 

@@ -7,7 +7,6 @@
 
 #include "ckpt_extra.h"
 #include "libckpt/commit/journal.h"
-#include "libckpt/copy/reader.h"
 #include "tests/unit/copy/help.h"
 #include "tests/unit/unit.h"
 
