@@ -278,15 +278,6 @@ static int dcp_source(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_c
     return ckpt_map_add_source(r->map, &s, &e->source, r->err);
 }
 
-static bool dcp_empty(const ckpt_dcp_item *item, const ckpt_dcp_chunk *c)
-{
-    bool empty = false;
-
-    for (uint32_t k = 0; k < item->ndim; k++)
-        empty = empty || c->count[k] == 0;
-    return empty;
-}
-
 /* Compare boxes by their first element in row-major order, because ranks write in any order. */
 static int dcp_order(const void *pa, const void *pb)
 {
@@ -354,7 +345,7 @@ static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_r
         rc = ckpt_map_add(r->map, name, strlen(name), &like, &t, r->err);
     for (size_t i = 0; rc == CKPT_OK && i < item->n; i++) {
         const ckpt_dcp_chunk *c = &r->meta.chunk.at[item->first + i];
-        if (!dcp_empty(item, c))
+        if (!ckpt_dcp_is_empty(item, c))
             rc = dcp_source(r, item, c, &extent[n++]);
     }
     if (rc == CKPT_OK && n > 1)

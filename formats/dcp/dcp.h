@@ -55,6 +55,9 @@ typedef struct ckpt_dcp_item {
     size_t first, n; /* its chunks: chunk[first .. first+n); an object has one without a box */
 } ckpt_dcp_item;
 
+/* True if a chunk holds no element. */
+bool ckpt_dcp_is_empty(const ckpt_dcp_item *item, const ckpt_dcp_chunk *c);
+
 CKPT_VEC(ckpt_dcp_items, ckpt_dcp_item);
 CKPT_VEC(ckpt_dcp_chunks, ckpt_dcp_chunk);
 /*

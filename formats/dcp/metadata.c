@@ -288,7 +288,7 @@ static int dmd_inside(const dmd_reader *r, const ckpt_dcp_item *item, const ckpt
     return CKPT_OK;
 }
 
-static bool dmd_empty(const ckpt_dcp_item *item, const ckpt_dcp_chunk *c)
+bool ckpt_dcp_is_empty(const ckpt_dcp_item *item, const ckpt_dcp_chunk *c)
 {
     bool empty = false;
 
@@ -310,8 +310,8 @@ static int dmd_chunk(dmd_reader *r, ckpt_dcp_item *item, uint32_t name, const ck
     c.count = box->as.box.count;
     rc = dmd_inside(r, item, &c);
     if (rc == CKPT_OK)
-        rc = dmd_find(r, &item->name, &(dmd_key){name, c.start, item->ndim, dmd_empty(item, &c)},
-                      &c.place);
+        rc = dmd_find(r, &item->name,
+                      &(dmd_key){name, c.start, item->ndim, ckpt_dcp_is_empty(item, &c)}, &c.place);
     if (rc != CKPT_OK)
         return rc;
     to = ckpt_vec_push(&r->out->chunk);

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -20,6 +19,7 @@
 
 #include "libckpt/base/rename.h"
 #include "libckpt/commit/sink_inside.h"
+#include "libckpt/io/io.h"
 
 /* ---- existing outputs ---- */
 
@@ -125,7 +125,7 @@ static int sink_init(ckpt_sink *s, const char *folder, const ckpt_map *target, c
     n_shown = n + strlen(below) + 2;
     s->target = target;
     s->n = target->files.n;
-    s->max_open = sink_default_open();
+    s->max_open = ckpt_io_open_limit();
     s->shown = ckpt_alloc(n_shown);
     s->open = ckpt_alloc((s->n + 1) * sizeof *s->open);
     s->file = ckpt_alloc((s->n + 1) * sizeof *s->file);

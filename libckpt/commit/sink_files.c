@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -174,18 +173,6 @@ static int sink_close_fd(const ckpt_sink *s, const sink_file *f, int fd, ckpt_er
     if (close(fd) == 0 || errno == EINTR)
         return CKPT_OK;
     return ckpt_fail_sys(err, CKPT_EIO, errno, "%s/%s: cannot close", s->shown, f->name);
-}
-
-/* A quarter of the process's limit, because the inputs and the host program need the rest. */
-unsigned sink_default_open(void)
-{
-    struct rlimit lim;
-    rlim_t n;
-
-    if (getrlimit(RLIMIT_NOFILE, &lim) != 0)
-        return 64;
-    n = lim.rlim_cur / 4;
-    return n < 2 ? 2 : n > 512 ? 512 : (unsigned)n;
 }
 
 /* Remove a file from the list of open ones; the caller closes its descriptor. */

@@ -61,9 +61,6 @@ struct ckpt_sink {
     sink_file *file;
 };
 
-/* Limit of open files. */
-unsigned sink_default_open(void);
-
 /* Close a file to make room for one more; create and open a file with its space. */
 int sink_make_room(ckpt_sink *s, ckpt_err *err);
 int sink_create(ckpt_sink *s, sink_file *f, ckpt_err *err);

@@ -48,16 +48,6 @@ uint64_t ckpt_job_widest(const ckpt_tensor *t, uint64_t n_elems)
     return most;
 }
 
-/* Elements of a box extent. */
-static uint64_t plan_box_elems(const ckpt_extent *e)
-{
-    uint64_t n = 1;
-
-    for (uint32_t i = 0; i < e->ndim; i++)
-        n *= e->axis[i].count;
-    return n;
-}
-
 /*
  * Compute the axes of a job in a box: `first` is a position, `count` elements from there are part
  * of a row, or whole rows of one outer axis. Outer axes are then single positions, inner ones
@@ -65,7 +55,7 @@ static uint64_t plan_box_elems(const ckpt_extent *e)
  */
 static void plan_box_region(ckpt_job_view *v, const ckpt_job *job)
 {
-    uint64_t inner = plan_box_elems(v->e), at = job->first, left = job->count;
+    uint64_t inner = ckpt_extent_count(v->e), at = job->first, left = job->count;
 
     v->to = v->e->at;
     for (uint32_t i = 0; i < v->e->ndim; i++) {
@@ -284,7 +274,7 @@ static double plan_one_cost(const ckpt_plan *p, const ckpt_tensor *t, unsigned d
     for (uint32_t i = 0; i < t->n_extents; i++) {
         ckpt_box room;
         const ckpt_extent *e = ckpt_extent_of(t, i, &room);
-        double bytes = (double)ckpt_job_bytes(t->dtype, plan_box_elems(e));
+        double bytes = (double)ckpt_job_bytes(t->dtype, ckpt_extent_count(e));
         const ckpt_source *s = plan_nest(p, e);
 
         if (s && s->n_bytes > 0)
@@ -447,7 +437,7 @@ static int plan_cut(plan_make *m, size_t tensor, uint32_t extent, uint64_t step)
     const ckpt_map *to = m->p->to;
     ckpt_box room;
     const ckpt_extent *e = ckpt_extent_of(to->tensors.at[tensor], extent, &room);
-    uint64_t total = plan_box_elems(e), row, side, run;
+    uint64_t total = ckpt_extent_count(e), row, side, run;
 
     if (e->source >= to->sources.n)
         return ckpt_fail(m->err, CKPT_EUSAGE, "tensor %s: the target map has no source %" PRIu32,

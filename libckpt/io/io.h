@@ -94,6 +94,12 @@ void ckpt_io_identify(const ckpt_io *io, ckpt_map_file *out);
 void ckpt_io_close(ckpt_io *io); /* NULL is fine */
 
 /*
+ * The number of files to keep open: a quarter of the process's limit, because the host program, and
+ * inputs or outputs, need the rest.
+ */
+unsigned ckpt_io_open_limit(void);
+
+/*
  * A pool that keeps at most max_open files of a map open, because a directory of 1024 ranks exceeds
  * the usual limit of descriptors. Thread safe. Opening checks that the file has not changed since
  * the map was read.

@@ -34,8 +34,7 @@ struct ckpt_io_pool {
     pool_file *file;
 };
 
-/* Leave most descriptors to the program that uses the library. */
-static unsigned pool_default_open(void)
+unsigned ckpt_io_open_limit(void)
 {
     struct rlimit lim;
     rlim_t n;
@@ -57,7 +56,7 @@ int ckpt_io_pool_new(ckpt_io_pool **out, const ckpt_map *map, unsigned max_open,
         return ckpt_fail_memory(err);
     p->map = map;
     p->n = n;
-    p->max_open = max_open > 0 ? max_open : pool_default_open();
+    p->max_open = max_open > 0 ? max_open : ckpt_io_open_limit();
     // One spare element, because an allocation of nothing may be NULL.
     p->file = ckpt_alloc((n + 1) * sizeof *p->file);
     p->open = ckpt_alloc((n + 1) * sizeof *p->open);

@@ -146,8 +146,16 @@ ckpt_extent *ckpt_extent_list(const ckpt_tensor *t, uint32_t shift)
 
 /* ---- each element exactly once ---- */
 
-/* Elements of a box, 0 if it is empty; the caller has checked that it lies inside a tensor. */
-static uint64_t xt_count(const ckpt_extent *e)
+bool ckpt_extent_is_empty(const ckpt_extent *e)
+{
+    for (uint32_t j = 0; j < e->ndim; j++) {
+        if (e->axis[j].count == 0)
+            return true;
+    }
+    return false;
+}
+
+uint64_t ckpt_extent_count(const ckpt_extent *e)
 {
     uint64_t n = 1;
 
@@ -207,7 +215,7 @@ static int xt_check_inside(const ckpt_tensor *t, uint64_t *covered, ckpt_err *er
                                  " with %" PRIu64 " elements exceeds the axis's %" PRIu64,
                                  t->name, j, e->axis[j].start, e->axis[j].count, t->shape[j]);
         }
-        if (!ckpt_add(*covered, xt_count(e), covered))
+        if (!ckpt_add(*covered, ckpt_extent_count(e), covered))
             return ckpt_fail(err, CKPT_EMISMATCH,
                              "tensor '%.200s': its elements are covered many "
                              "times over",
@@ -308,7 +316,7 @@ static int xt_check_disjoint(const ckpt_tensor *t, ckpt_err *err)
     if (!key)
         return ckpt_fail_memory(err);
     for (uint32_t i = 0; i < t->n_extents; i++) {
-        if (xt_count(&t->extent[i]) > 0) {
+        if (ckpt_extent_count(&t->extent[i]) > 0) {
             key[n++] = (xt_key){t->extent[i].axis[axis].start, i};
         }
     }

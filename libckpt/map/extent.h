@@ -78,6 +78,12 @@ static inline uint32_t ckpt_extent_source(const ckpt_tensor *t, uint32_t i)
     return t->cut ? t->cut->parts->part[i].source : t->extent[i].source;
 }
 
+/* Elements of a box, 0 if it is empty; the caller has checked that it lies inside a tensor. */
+uint64_t ckpt_extent_count(const ckpt_extent *e);
+
+/* True if a box holds no element; the box may be unchecked. */
+bool ckpt_extent_is_empty(const ckpt_extent *e);
+
 /* Give a tensor the extents of another one, without a copy. */
 void ckpt_extent_share(ckpt_tensor *t, const ckpt_tensor *of);
 

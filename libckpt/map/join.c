@@ -353,16 +353,6 @@ static int jn_fold_region(jn_state *j, const ckpt_axis *region)
     return CKPT_OK;
 }
 
-/* True if a box is empty, also on an axis of size 1, which folding drops. */
-static bool jn_is_empty(const ckpt_extent *e)
-{
-    for (uint32_t a = 0; a < e->ndim; a++) {
-        if (e->axis[a].count == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Use a box extent for the giving side. */
 static int jn_fold_extent(jn_state *j, const ckpt_extent *e)
 {
@@ -397,7 +387,7 @@ static int jn_boxes(jn_state *j)
     int rc = CKPT_OK;
 
     for (uint32_t i = 0; rc == CKPT_OK && i < j->t->n_extents; i++) {
-        if (jn_is_empty(&j->t->extent[i]))
+        if (ckpt_extent_is_empty(&j->t->extent[i]))
             continue;
         rc = jn_fold_extent(j, &j->t->extent[i]);
         if (rc == CKPT_OK)

@@ -291,6 +291,17 @@ int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const 
     return CKPT_OK;
 }
 
+int ckpt_map_hide(ckpt_map *map, const ckpt_tensor *t, const ckpt_tensor **out, ckpt_err *err)
+{
+    ckpt_tensor *hidden;
+    int rc = ckpt_map_add_hidden(map, t->name, strlen(t->name), t, &hidden, err);
+
+    if (rc == CKPT_OK)
+        ckpt_extent_share(hidden, t);
+    *out = hidden;
+    return rc;
+}
+
 int ckpt_map_append(ckpt_map *map, ckpt_tensor *t, ckpt_err *err)
 {
     assert(map && t);
@@ -354,16 +365,6 @@ static int map_check_extents(const ckpt_map *map, const ckpt_tensor *t, const ck
     return CKPT_OK;
 }
 
-/* True if a box holds no element. */
-static bool map_is_empty(const ckpt_extent *e)
-{
-    for (uint32_t j = 0; j < e->ndim; j++) {
-        if (e->axis[j].count == 0)
-            return true;
-    }
-    return false;
-}
-
 /* All axes are in one array, in the order of their extents, so a tensor needs two allocations. */
 int ckpt_map_back(ckpt_map *map, ckpt_tensor *t, const ckpt_extent *extent, uint32_t n,
                   ckpt_err *err)
@@ -383,7 +384,7 @@ int ckpt_map_back(ckpt_map *map, ckpt_tensor *t, const ckpt_extent *extent, uint
         return ckpt_fail_memory(err);
     for (uint32_t i = 0; i < n; i++) {
         // Ranks without elements of a tensor leave empty boxes, which are useless.
-        if (t->n_elems > 0 && map_is_empty(&extent[i]))
+        if (t->n_elems > 0 && ckpt_extent_is_empty(&extent[i]))
             continue;
         copy[kept] = extent[i];
         copy[kept++].axis = axis;

@@ -420,7 +420,10 @@ int ckpt_map_add_literal(ckpt_map *map, uint32_t file, uint64_t at, const void *
 int ckpt_map_add(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like,
                  ckpt_tensor **out, ckpt_err *err);
 
-/* The same, but outside of the map's list: for twins. */
+/* Add a hidden tensor with the current values of t, whose own are about to change. */
+int ckpt_map_hide(ckpt_map *map, const ckpt_tensor *t, const ckpt_tensor **out, ckpt_err *err);
+
+/* The same as ckpt_map_add, but outside of the map's list: for twins. */
 int ckpt_map_add_hidden(ckpt_map *map, const char *name, uint64_t n_name, const ckpt_tensor *like,
                         ckpt_tensor **out, ckpt_err *err);
 

@@ -348,22 +348,6 @@ static bool dqz_dtypes(const dqz_work *w, const dqz_form *f, dqz_make *m, const 
 
 /* ---- making the tensors ---- */
 
-/* Make a hidden tensor with the current values of t. */
-static int dqz_hide(dqz_work *w, const ckpt_tensor *t, const ckpt_tensor **out)
-{
-    ckpt_tensor *hidden = NULL;
-    int rc = ckpt_map_add_hidden(w->map, t->name, strlen(t->name), t, &hidden, w->err);
-
-    if (rc != CKPT_OK)
-        return rc;
-    ckpt_extent_share(hidden, t);
-    hidden->twin = t->twin;
-    hidden->addend = t->addend;
-    hidden->flags = t->flags;
-    *out = hidden;
-    return CKPT_OK;
-}
-
 /* Replace the values of t by those of the operation. */
 static int dqz_put(dqz_work *w, ckpt_tensor *t, dqz_make *m)
 {
@@ -418,10 +402,10 @@ static int dqz_mxfp4(dqz_work *w, ckpt_tensor *t, const ckpt_tensor *s, dqz_make
 static int dqz_weight(dqz_work *w, const dqz_form *f, ckpt_tensor *t, ckpt_tensor *s)
 {
     dqz_make *m = ckpt_arena_alloc(w->map->arena, sizeof *m);
-    int rc = m ? dqz_hide(w, t, &m->input[0]) : ckpt_fail_memory(w->err);
+    int rc = m ? ckpt_map_hide(w->map, t, &m->input[0], w->err) : ckpt_fail_memory(w->err);
 
     if (rc == CKPT_OK)
-        rc = dqz_hide(w, s, &m->input[1]);
+        rc = ckpt_map_hide(w->map, s, &m->input[1], w->err);
     if (rc != CKPT_OK)
         return rc;
     if (f->mxfp4)

@@ -270,22 +270,6 @@ static int rq_push(rq_work *w, ckpt_tensor *t)
     return CKPT_OK;
 }
 
-/* Make a hidden tensor with the current values of t. */
-static int rq_hide(rq_work *w, const ckpt_tensor *t, const ckpt_tensor **out)
-{
-    ckpt_tensor *hidden = NULL;
-    int rc = ckpt_map_add_hidden(w->map, t->name, strlen(t->name), t, &hidden, w->err);
-
-    if (rc != CKPT_OK)
-        return rc;
-    ckpt_extent_share(hidden, t);
-    hidden->twin = t->twin;
-    hidden->addend = t->addend;
-    hidden->flags = t->flags;
-    *out = hidden;
-    return CKPT_OK;
-}
-
 /* Make the tensor of scales for t, with an operation like t's. */
 static int rq_scales(rq_work *w, const ckpt_tensor *t, const rq_make *like)
 {
@@ -318,7 +302,7 @@ static int rq_weight(rq_work *w, ckpt_tensor *t)
 {
     rq_make *m = ckpt_arena_alloc(w->map->arena, sizeof *m);
     uint32_t source = 0;
-    int rc = m ? rq_hide(w, t, &m->input[0]) : ckpt_fail_memory(w->err);
+    int rc = m ? ckpt_map_hide(w->map, t, &m->input[0], w->err) : ckpt_fail_memory(w->err);
 
     if (rc != CKPT_OK)
         return rc;

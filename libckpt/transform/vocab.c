@@ -283,16 +283,10 @@ static int vcb_check_cut(const vcb_work *w, const ckpt_tensor *t)
 /* Make a hidden tensor with the values of t, as a source for its new rows. */
 static int vcb_hide(const vcb_work *w, const ckpt_tensor *t, uint32_t *source)
 {
-    ckpt_tensor *made = NULL;
-    int rc = ckpt_map_add_hidden(w->map, t->name, strlen(t->name), t, &made, w->err);
+    const ckpt_tensor *hidden;
+    int rc = ckpt_map_hide(w->map, t, &hidden, w->err);
 
-    if (rc != CKPT_OK)
-        return rc;
-    ckpt_extent_share(made, t);
-    made->twin = t->twin;
-    made->addend = t->addend;
-    made->flags = t->flags;
-    return ckpt_map_add_nested(w->map, made, source, w->err);
+    return rc == CKPT_OK ? ckpt_map_add_nested(w->map, hidden, source, w->err) : rc;
 }
 
 /* Set the new tensor's extents: the kept rows, then zeros. */
