@@ -9,6 +9,7 @@
 #include "ckpt_extra.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/options.h"
 
 /* Counts so far. */
 typedef struct clean_tally {
@@ -114,7 +115,7 @@ static const cli_option clean_options[] = {
     {"dry-run", 'n', CLI_FLAG, offsetof(cli_args, dry_run), NULL, "list files; remove nothing"},
     {"force", 'f', CLI_FLAG, offsetof(cli_args, run.force), NULL,
      "remove temporary files younger than an hour, too"},
-    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    OPTION_PRINT_JSON,
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print kept files only"},
     CLI_NO_SANDBOX,
     CLI_END,

@@ -10,6 +10,7 @@
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/same_layout.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/options.h"
 #include "tools/cli/text.h"
 
 /* The fields of this command. */
@@ -437,23 +438,18 @@ static const cli_option diff_options[] = {
      "read the model's config.json for layout maps here"},
     {"size", 0, CLI_LIST, offsetof(diff_args, sizes), "NAME=VALUE",
      "set a size for layout maps, such as heads=32"},
-    {"include", 0, CLI_LIST, offsetof(cli_args, include), "GLOB",
-     "include tensors matching GLOB (repeatable)"},
-    {"exclude", 0, CLI_LIST, offsetof(cli_args, exclude), "GLOB",
-     "exclude tensors matching GLOB (repeatable)"},
+    OPTION_INCLUDE,
+    OPTION_EXCLUDE,
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG",
      "read this tag of both (default: the latest)"},
     {"tag-a", 0, CLI_TEXT, offsetof(diff_args, tag_a), "TAG", "read this tag of A"},
     {"tag-b", 0, CLI_TEXT, offsetof(diff_args, tag_b), "TAG", "read this tag of B"},
-    {"keep-names", 0, CLI_FLAG, offsetof(cli_args, keep_names), NULL,
-     "keep wrapper prefixes such as module. in names"},
-    {"with-optimizer", 0, CLI_FLAG, offsetof(cli_args, open.with_optimizer), NULL,
-     "include optimizer state"},
+    OPTION_KEEP_NAMES,
+    OPTION_WITH_OPTIMIZER,
     {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
      "compare tensor-parallel slices separately"},
-    {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
-     "read the rules that join slices (JSON)"},
-    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    OPTION_SLICE_RULES,
+    OPTION_PRINT_JSON,
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print names only"},
     CLI_LOCAL,
     CLI_NO_SANDBOX,

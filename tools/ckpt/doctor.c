@@ -14,6 +14,7 @@
 #include "libckpt/base/vec.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/options.h"
 #include "tools/cli/progress.h"
 
 /* A problem of a tag, or, if tag is SIZE_MAX, of run `run`. */
@@ -457,7 +458,7 @@ static const cli_option doctor_options[] = {
      "size of all buffers of --deep (default: 256MiB)"},
     {"jobs", 'j', CLI_COUNT, offsetof(cli_args, run.jobs), "N",
      "number of threads of --deep (default: one per processor, at most 8)"},
-    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    OPTION_PRINT_JSON,
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print the names of whole tags only"},
     CLI_LOCAL,
     CLI_NO_SANDBOX,

@@ -2,6 +2,7 @@
 /* formats.c: implements ckpt formats, which lists the formats that can be read and written. */
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/options.h"
 
 /* Print the table as JSON. */
 static void formats_json(void)
@@ -48,7 +49,7 @@ static int formats_run(cli_args *a, ckpt_err *err)
 }
 
 static const cli_option formats_options[] = {
-    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    OPTION_PRINT_JSON,
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print names only"},
     CLI_END,
 };

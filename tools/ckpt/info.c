@@ -8,6 +8,7 @@
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/options.h"
 
 /* Sums over the tensors of one role and one dtype. */
 typedef struct info_class {
@@ -192,13 +193,11 @@ static const cli_option info_options[] = {
     {"all", 'a', CLI_FLAG, offsetof(cli_args, open.with_optimizer), NULL,
      "include optimizer state"},
     {"files", 'f', CLI_FLAG, offsetof(info_args, all_files), NULL, "list all files"},
-    {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG",
-     "read this tag (default: the latest)"},
+    OPTION_TAG,
     {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
      "show tensor-parallel slices separately"},
-    {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
-     "read the rules that join slices (JSON)"},
-    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    OPTION_SLICE_RULES,
+    OPTION_PRINT_JSON,
     CLI_LOCAL,
     CLI_NO_SANDBOX,
     CLI_END,

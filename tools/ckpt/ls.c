@@ -7,6 +7,7 @@
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/options.h"
 
 /* The fields of this command. */
 typedef struct ls_args {
@@ -219,17 +220,13 @@ static const cli_option ls_options[] = {
     {"all", 'a', CLI_FLAG, offsetof(cli_args, open.with_optimizer), NULL,
      "include optimizer state"},
     {"bytes", 'b', CLI_FLAG, offsetof(ls_args, exact), NULL, "print sizes in bytes"},
-    {"include", 0, CLI_LIST, offsetof(cli_args, include), "GLOB",
-     "include tensors matching GLOB (repeatable)"},
-    {"exclude", 0, CLI_LIST, offsetof(cli_args, exclude), "GLOB",
-     "exclude tensors matching GLOB (repeatable)"},
-    {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG",
-     "read this tag (default: the latest)"},
+    OPTION_INCLUDE,
+    OPTION_EXCLUDE,
+    OPTION_TAG,
     {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
      "show tensor-parallel slices separately"},
-    {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
-     "read the rules that join slices (JSON)"},
-    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    OPTION_SLICE_RULES,
+    OPTION_PRINT_JSON,
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print names only"},
     CLI_LOCAL,
     CLI_NO_SANDBOX,

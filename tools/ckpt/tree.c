@@ -6,6 +6,7 @@
 #include "ckpt_extra.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/options.h"
 
 /* The fields of this command. */
 typedef struct tree_args {
@@ -89,9 +90,8 @@ static const cli_option tree_options[] = {
     {"depth", 'd', CLI_COUNT, offsetof(tree_args, depth), "N", "print N levels (default: 100)"},
     {"max-items", 'n', CLI_COUNT64, offsetof(tree_args, max_items), "N",
      "print N items of each container (default: all)"},
-    {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG",
-     "read this tag (default: the latest)"},
-    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    OPTION_TAG,
+    OPTION_PRINT_JSON,
     CLI_LOCAL,
     CLI_NO_SANDBOX,
     CLI_END,

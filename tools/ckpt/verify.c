@@ -11,6 +11,7 @@
 #include "tools/ckpt/made_from.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/options.h"
 #include "tools/cli/progress.h"
 
 /* The fields of this command. */
@@ -245,23 +246,17 @@ static int verify_run(cli_args *a, ckpt_err *err)
 }
 
 static const cli_option verify_options[] = {
-    {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG",
-     "read this tag (default: the latest)"},
+    OPTION_TAG,
     {"as-file", 0, CLI_FLAG, PREPARE_AT(as_file), NULL,
      "read this shard alone, not its checkpoint"},
     {"keep-slices", 0, CLI_FLAG, offsetof(cli_args, open.keep_slices), NULL,
      "check tensor-parallel slices separately"},
-    {"slice-rules", 0, CLI_FILE, offsetof(cli_args, slice_rules), "FILE",
-     "read the rules that join slices (JSON)"},
-    {"ignore-copies", 0, CLI_FLAG, offsetof(cli_args, open.ignore_copies), NULL,
-     "do not compare masters with 16-bit copies"},
-    {"require-crc", 0, CLI_FLAG, offsetof(cli_args, open.require_crc), NULL,
-     "refuse records without CRC-32"},
+    OPTION_SLICE_RULES,
+    OPTION_IGNORE_COPIES,
+    OPTION_REQUIRE_CRC,
     {"strict", 0, CLI_FLAG, offsetof(cli_args, strict), NULL, "fail on warnings"},
-    {"memory", 0, CLI_SIZE, offsetof(cli_args, run.memory), "SIZE",
-     "size of all buffers (default: 256MiB)"},
-    {"jobs", 'j', CLI_COUNT, offsetof(cli_args, run.jobs), "N",
-     "number of threads (default: one per processor, at most 8)"},
+    OPTION_MEMORY,
+    OPTION_JOBS,
     {"made-from", 0, CLI_SOURCE, offsetof(verify_args, made_from), "SRC",
      "prove that ckpt convert makes PATH from SRC"},
     {"tol", 0, CLI_NUMBER, offsetof(verify_args, tolerance), "X",
@@ -281,7 +276,7 @@ static const cli_option verify_options[] = {
      "the --vocab-size of the conversion"},
     {"quantize", 0, CLI_TEXT, PREPARE_AT(quantize), "FORM", "the --quantize of the conversion"},
     {"untie", 0, CLI_FLAG, PREPARE_AT(untie), NULL, "tied tensors were written separately"},
-    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"},
+    OPTION_PRINT_JSON,
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print errors only"},
     CLI_LOCAL,
     CLI_NO_SANDBOX,
@@ -303,7 +298,7 @@ static const cli_moot verify_moot[] = {
     {"tol", NULL, "made-from"},        {"include", NULL, "made-from"},
     {"exclude", NULL, "made-from"},    {"rename", NULL, "made-from"},
     {"keep-names", NULL, "made-from"}, {"map", NULL, "made-from"},
-    {"backwards", NULL, "made-from"},        {"config", NULL, "made-from"},
+    {"backwards", NULL, "made-from"},  {"config", NULL, "made-from"},
     {"size", NULL, "made-from"},       {"adapter", NULL, "made-from"},
     {"vocab-size", NULL, "made-from"}, {"quantize", NULL, "made-from"},
     {"untie", NULL, "made-from"},      {NULL, NULL, NULL},

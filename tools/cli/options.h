@@ -71,6 +71,8 @@
 #define OPTION_ORDER \
     {"order", 0, CLI_FILE, offsetof(write_args, order), "FILE", \
      "order of the parameters: names in FILE, or 'stored'"}
+#define OPTION_PRINT_JSON \
+    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"}
 #define OPTION_QUIET \
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print warnings and errors only"}
 #define OPTION_REQUIRE_CRC \
