@@ -21,7 +21,7 @@ climbs seldom, one that mixes its own steps with details of the map climbs often
 
 --limits names what breaks a house limit, and ends with 1 if anything does: long functions, files and lines; a function of library,
 formats or tools with more than six parameters; a prototype without a comment; a prefix of static functions (two or three letters)
-in two files; a folder in a circle, or more than two pairs of files; a name that only its own file uses, but others could; a driver
+in two files; a folder or a file in a circle; a name that only its own file uses, but others could; a driver
 that knows another one.
 """
 import argparse
@@ -39,7 +39,6 @@ PARAMETERS = 6
 PARAMETERS_IN = ('libckpt', 'formats', 'tools')
 # The public readers take a place in a tensor, and a place in memory.
 MORE_PARAMETERS = {'ckpt_reader_read', 'ckpt_reader_read_box'}
-PAIRS = 2
 # What tests alone may use: memory that fails at the n-th call, bytes as a file, a configuration from values, a shorter wait.
 DOORS = {'main', 'ckpt_alloc_fail_at', 'ckpt_io_memory', 'zt_config_parse', 'zt_together_patience'}
 
@@ -412,9 +411,9 @@ def main():
     print('%7d  floors in %s, the most of all folders' % max((floors(graph, folder), folder) for folder in folders))
     for what, found in (('folders', circles(folders)), ('files', circles(graph)), ('types', circles(types()))):
         print('%7d  circles of %s%s' % (len(found), what, ': of ' + ', '.join(str(len(c)) for c in found) if found else ''))
-        for i, circle in enumerate(found):
+        for circle in found:
             print('         ' + ' '.join(circle))
-            if what == 'folders' or what == 'files' and (i >= PAIRS or len(circle) > 2):
+            if what != 'types':
                 bad.append('in a circle: ' + ' '.join(circle))
     bad += lonely(objects)
     if a.calls:
