@@ -164,6 +164,23 @@ static int ag_data(const zt_data *d, const char *option, const char *path, ckpt_
     return rc == CKPT_OK && !ok ? ckpt_fail_memory(err) : rc;
 }
 
+/* Add the prompts of --generate, and the tokens that end a text. */
+static int ag_prompts(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+    bool ok = true;
+
+    if (!e->opts->generate)
+        return CKPT_OK;
+    rc = zt_same_file(to, "file of --data", e->opts->data, ag_whole, err);
+    ok = rc != CKPT_OK || ckpt_bytes_printf(to, "prompts of --data\t%zu\nend tokens of the model\t",
+                                            zt_prompts_count(&e->prompts));
+    for (size_t i = 0; ok && rc == CKPT_OK && i < e->ends.n; i++)
+        ok = ckpt_bytes_printf(to, "%" PRId32 " ", e->ends.at[i]);
+    ok = ok && (rc != CKPT_OK || ckpt_bytes_printf(to, "\n"));
+    return ok ? rc : ckpt_fail_memory(err);
+}
+
 /* Add a file of settings beside the tokenizer, which changes the tokens of text. */
 static int ag_beside(const zt_engine *e, const char *name, ckpt_bytes *to, ckpt_err *err)
 {
@@ -209,6 +226,8 @@ static int ag_lines(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
     rc = ag_data(e->data, "--data", o->data, to, err);
     if (rc == CKPT_OK)
         rc = ag_data(e->eval_data, "--eval-data", o->eval_data, to, err);
+    if (rc == CKPT_OK)
+        rc = ag_prompts(e, to, err);
     if (rc == CKPT_OK)
         rc = ag_tokenizer(e, to, err);
     ok = rc != CKPT_OK ||

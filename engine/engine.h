@@ -7,6 +7,7 @@
  *     agree.c     the check that all ranks got the same inputs
  *     train.c     updates, saves, and the final outputs
  *     evaluate.c  evaluation and prediction, over shards, without consolidating
+ *     generate.c   generation of text; sample.c: the choice of each token
  *     best.c      the checkpoint with the best score
  *     scores.c    precision, recall and F1 of classes
  *
@@ -38,12 +39,17 @@ typedef struct zt_options {
     int64_t max_steps, epochs, save_every, eval_every, keep, seed;
     // files
     const char *save, *load, *tag, *load_tag, *save_weights, *save_model, *predictions;
+    const char *generate; /* file for generated text, "-": standard output; NULL: no generation */
     bool module_only, not_strict, strict_config, async_save;
     bool force;            /* replace outputs of earlier runs */
     const char *save_best; /* metric whose best checkpoint is kept; NULL: none */
     int best_greater;      /* 1, -1: a greater, a smaller value is better; 0: by the metric */
     bool load_best;        /* the final outputs have the weights of the best checkpoint */
     bool save_epochs, eval_epochs; /* save, evaluate after each pass over the data */
+    // generation; temperature 0: the most probable token
+    int64_t max_new_tokens, top_k; /* top_k 0, top_p 1: all tokens */
+    double temperature, top_p;
+    bool tokens; /* write tokens, as JSON */
     // mode and device
     bool evaluate, print_config, checkpointing, deterministic;
     bool profile; /* wait for the device at the end of each part whose time is measured */
@@ -207,6 +213,12 @@ const zt_best *zt_engine_get_best(const zt_engine *e);
 
 /* Write the class and probabilities of every sample, as JSON lines in order; rank 0 writes. */
 int zt_engine_predict(zt_engine *e, const char *path, ckpt_err *err);
+
+/*
+ * Continue every prompt of opts->data, and write the texts to opts->generate in order; rank 0
+ * writes.  A file gets its name when it is complete.
+ */
+int zt_engine_generate(zt_engine *e, ckpt_err *err);
 
 double zt_now(void); /* seconds, monotonic */
 

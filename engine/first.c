@@ -7,6 +7,7 @@
  */
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "engine/inside.h"
 #include "libckpt/drivers.h"
@@ -27,6 +28,15 @@ const char *zt_model_folder(zt_engine *e, bool *named)
     if (!slash)
         return ".";
     return ckpt_arena_string(e->arena, model, slash == model ? 1 : (size_t)(slash - model));
+}
+
+const char *zt_model_beside(zt_engine *e, const char *name)
+{
+    bool named = false;
+    const char *folder = zt_model_folder(e, &named);
+    const char *path = folder ? ckpt_path_join(e->arena, folder, name) : NULL;
+
+    return path && access(path, R_OK) == 0 ? path : NULL;
 }
 
 /* True if the file may hold weights: its suffix is that of a framework's format. */
@@ -153,7 +163,10 @@ static int fw_of_model(zt_engine *e, ckpt_err *err)
 int zt_first_choose(zt_engine *e, ckpt_err *err)
 {
     const zt_options *o = e->opts;
-    const char *wants = o->evaluate ? "--evaluate" : o->predictions ? "--predict" : NULL;
+    const char *wants = o->evaluate      ? "--evaluate"
+                        : o->predictions ? "--predict"
+                        : o->generate    ? "--generate"
+                                         : NULL;
     int rc = CKPT_OK;
 
     if (o->init && strcmp(o->init, "none") == 0)
@@ -258,7 +271,8 @@ int zt_first_fill(zt_engine *e, ckpt_err *err)
     if (rc == CKPT_OK && o->load) {
         const zt_load_opts l = {.path = o->load,
                                 .tag = o->load_tag,
-                                .module_only = o->module_only || o->evaluate || o->predictions,
+                                .module_only =
+                                    o->module_only || o->evaluate || o->predictions || o->generate,
                                 .not_strict = o->not_strict};
         rc = zt_load(e->zero, &l, &e->loaded, err);
         if (rc == CKPT_OK && e->loaded.with_optimizer)

@@ -4,6 +4,7 @@
 #define ZT_INSIDE_H
 
 #include "engine/data/data.h"
+#include "engine/data/prompts.h"
 #include "engine/engine.h"
 #include "engine/save/save.h"
 
@@ -21,6 +22,8 @@ struct zt_engine {
     zt_model *model;
     zt_zero *zero;
     zt_data *data, *eval_data;
+    zt_prompts prompts; /* of --generate */
+    zt_ids ends;        /* tokens that end a generated text */
     zt_saver *saver;
     zt_loaded loaded;
     const char *vocab; /* path of the vocabulary of text data; NULL: none */
@@ -67,9 +70,44 @@ bool zt_best_is(const zt_engine *e, const zt_score *score);
 int zt_best_note(zt_engine *e, const zt_score *score, ckpt_err *err);
 int zt_best_load(zt_engine *e, ckpt_err *err);
 
+/*
+ * generate.c: with --generate, read the prompts and the tokens that end a text.
+ *
+ * Errors  CKPT_EUSAGE, CKPT_EUNSUPPORTED: the model generates no text; those of zt_prompts_read
+ */
+int zt_generate_open(zt_engine *e, ckpt_err *err);
+
+/* ---- sample.c ---- */
+
+/* How a token is chosen. */
+typedef struct zt_sampling {
+    double temperature; /* 0: the most probable token */
+    uint64_t top_k;     /* 0: all */
+    double top_p;       /* 1: all */
+    uint64_t seed;
+} zt_sampling;
+
+typedef struct zt_candidate {
+    float logit;
+    int32_t id;
+} zt_candidate;
+
+/*
+ * Choose a token by n logits.  The choice depends on the seed, the prompt's number and the token's
+ * place in the text alone.
+ *
+ * room    memory for n candidates
+ * Returns the token; -1: a logit is not a number
+ */
+int32_t zt_sample(const zt_sampling *s, const float *logits, uint64_t n, const uint32_t place[2],
+                  zt_candidate *room);
+
 /* The folder of --model, or the folder of its file; *named: the user gave the folder itself.  NULL:
  * no memory. */
 const char *zt_model_folder(zt_engine *e, bool *named);
+
+/* Path of a file in it; NULL: it does not exist, or no memory. */
+const char *zt_model_beside(zt_engine *e, const char *name);
 
 /*
  * agree.c: check that options, configuration, model and data are equal on all ranks.

@@ -35,16 +35,6 @@ static int su_config(zt_engine *e, int64_t total, ckpt_err *err)
     return rc;
 }
 
-/* Path of a file beside the model's config.json; NULL: it does not exist, or no memory. */
-static const char *su_beside(zt_engine *e, const char *name)
-{
-    bool named = false;
-    const char *folder = zt_model_folder(e, &named);
-    const char *path = folder ? ckpt_path_join(e->arena, folder, name) : NULL;
-
-    return path && access(path, R_OK) == 0 ? path : NULL;
-}
-
 /* True for a file that a language model reads by its tokenizer. */
 static bool su_is_text(const char *path)
 {
@@ -59,16 +49,16 @@ static int su_tokenizer(zt_engine *e, ckpt_err *err)
 {
     const bool text = e->model_config.arch == ZT_BERT_CLASSIFIER;
     const bool words = su_is_text(e->opts->data) || su_is_text(e->opts->eval_data);
-    const char *path = text ? su_beside(e, "tokenizer_config.json") : NULL;
+    const char *path = text ? zt_model_beside(e, "tokenizer_config.json") : NULL;
     const ckpt_value *lower;
     ckpt_value *json = NULL;
     int rc = CKPT_OK;
 
     e->vocab = e->opts->vocab;
     if (!e->vocab)
-        e->vocab = su_beside(e, words && !text ? "tokenizer.json" : "vocab.txt");
+        e->vocab = zt_model_beside(e, words && !text ? "tokenizer.json" : "vocab.txt");
     if (!e->vocab && words && !text)
-        e->vocab = su_beside(e, "tokenizer.model");
+        e->vocab = zt_model_beside(e, "tokenizer.model");
     e->lower_case = !e->opts->cased;
     if (path)
         rc = ckpt_json_read(&json, e->arena, path, ZT_JSON_BYTES, err);
@@ -159,6 +149,8 @@ static int su_data(zt_engine *e, ckpt_err *err)
 
     if (rc != CKPT_OK)
         return rc;
+    if (o->generate)
+        return zt_generate_open(e, err);
     if (o->predictions && e->model_config.arch != ZT_BERT_CLASSIFIER)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "--predict is for classifiers, not for %s",
                          e->model_config.class_name);
@@ -415,6 +407,8 @@ void zt_engine_free(zt_engine *e)
     zt_model_free(e->model);
     zt_data_free(e->data);
     zt_data_free(e->eval_data);
+    zt_prompts_free(&e->prompts);
+    ckpt_vec_free(&e->ends);
     ckpt_free(e->counts);
     ckpt_free(e->classes);
     zt_comm_free(e->wire);

@@ -233,6 +233,7 @@ check-runs: programs
 	@python3 tests/replay/deepspeed.py --bin $(B)/bin --golden tests/fixtures/golden/t5 --resume
 	@python3 tests/replay/equal.py --some --bin $(B)/bin
 	@python3 tests/replay/formats.py --bin $(B)/bin
+	@python3 tests/replay/generate.py --some --bin $(B)/bin
 
 check-refusals: programs
 	@python3 tests/hostile/engine_bad.py --some --bin $(B)/bin
@@ -243,6 +244,7 @@ rest-comm: programs $(B)/comm/comm_mpi
 
 rest-runs: programs $(B)/replay/models
 	@python3 tests/replay/equal.py --bin $(B)/bin
+	@python3 tests/replay/generate.py --bin $(B)/bin
 	@$(B)/replay/models tests/fixtures/models qwen2 qwen2_tied qwen3 mistral qwen2_windows opt opt_after opt_gelu neox neox_serial bloom bloom_untied \
 		olmo2 olmo2_bias
 	@$(B)/replay/models tests/fixtures/models_t5 t5 t5_gated

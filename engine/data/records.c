@@ -331,7 +331,7 @@ static int rec_ids(const ckpt_value *v, zt_ids *out, ckpt_err *err)
         if (!to)
             return ckpt_fail_memory(err);
         if (!ckpt_value_as_int(list.at[i], &id) || id < 0 || id > INT32_MAX)
-            return ckpt_fail(err, CKPT_EFORMAT, "\"input_ids\" has a value that is no token");
+            return ckpt_fail(err, CKPT_EFORMAT, "\"input_ids\" has a value other than a token");
         *to = (int32_t)id;
     }
     return CKPT_OK;

@@ -16,16 +16,16 @@
 #include "engine/model/layers.h"
 
 /* Keys and values of one attention: [batch, keys, heads, width]. */
-typedef struct ca_slot {
+typedef struct kvc_slot {
     void *k, *v;
-} ca_slot;
+} kvc_slot;
 
 struct zt_cache {
     zt_model *m;
     uint64_t batch, room; /* samples; keys of each */
     uint64_t filled;      /* keys of earlier passes */
     uint64_t source;      /* T5: tokens of the source */
-    ca_slot *slot;        /* [2 * layers]: self-attention, then cross-attention */
+    kvc_slot *slot;       /* [2 * layers]: self-attention, then cross-attention */
     int32_t *host;        /* [3, batch, room]: copies of the three below */
     int32_t *mask;        /* on the device, [batch, room]: the keys that exist */
     int32_t *near;        /* those in the window of this pass's query */
@@ -98,13 +98,13 @@ uint64_t zt_cache_room(const zt_cache *c)
 /* ---- around a pass ---- */
 
 /* Tokens that a pass adds to each sample. */
-static uint64_t ca_added(const zt_batch *b)
+static uint64_t kvc_added(const zt_batch *b)
 {
     return b->decoder_seq > 0 ? b->decoder_seq : b->seq;
 }
 
 /* Note which tokens of this pass exist, and their positions. */
-static void ca_note(zt_cache *c, const zt_batch *b, uint64_t n)
+static void kvc_note(zt_cache *c, const zt_batch *b, uint64_t n)
 {
     const int32_t *given = b->decoder_seq > 0 ? NULL : b->attention_mask;
     int32_t *mask = c->host, *position = c->host + 2 * c->batch * c->room;
@@ -120,7 +120,7 @@ static void ca_note(zt_cache *c, const zt_batch *b, uint64_t n)
 }
 
 /* T5: keep the mask of the source, which later passes do not have. */
-static int ca_source(zt_cache *c, const zt_batch *b, ckpt_err *err)
+static int kvc_source(zt_cache *c, const zt_batch *b, ckpt_err *err)
 {
     zt_device *d = c->m->device;
     const uint64_t n = b->batch * b->seq * sizeof *c->of_source;
@@ -138,7 +138,7 @@ static int ca_source(zt_cache *c, const zt_batch *b, ckpt_err *err)
 int zt_cache_begin(zt_cache *c, const zt_batch *host, ckpt_err *err)
 {
     zt_device *d = c->m->device;
-    const uint64_t n = ca_added(host), all = c->batch * c->room;
+    const uint64_t n = kvc_added(host), all = c->batch * c->room;
     const bool first = c->filled == 0;
 
     if (host->batch != c->batch || n == 0 || n > c->room - c->filled || (!first && n != 1))
@@ -147,16 +147,16 @@ int zt_cache_begin(zt_cache *c, const zt_batch *host, ckpt_err *err)
                          " tokens does not fit the cache of %" PRIu64 " x %" PRIu64
                          " tokens, of which %" PRIu64 " are filled",
                          host->batch, n, c->batch, c->room, c->filled);
-    ca_note(c, host, n);
+    kvc_note(c, host, n);
     c->near_window = 0;
     d->ops->put(d, c->mask, c->host, all * sizeof *c->mask);
     d->ops->put(d, c->position, c->host + 2 * all, c->batch * n * sizeof *c->position);
-    return first && host->decoder_seq > 0 ? ca_source(c, host, err) : CKPT_OK;
+    return first && host->decoder_seq > 0 ? kvc_source(c, host, err) : CKPT_OK;
 }
 
 void zt_cache_end(zt_cache *c, const zt_batch *host)
 {
-    c->filled += ca_added(host);
+    c->filled += kvc_added(host);
 }
 
 uint32_t zt_model_later(const zt_model *m)
@@ -176,11 +176,11 @@ uint32_t zt_cache_first_layer(const zt_cache *c)
 /* ---- in a pass ---- */
 
 /* Memory for the keys and values of one attention: n rows; a failure is the device's. */
-static ca_slot *ca_slot_of(zt_cache *c, uint64_t i, uint64_t rows, uint64_t width)
+static kvc_slot *kvc_slot_of(zt_cache *c, uint64_t i, uint64_t rows, uint64_t width)
 {
     zt_device *d = c->m->device;
     const uint64_t n = rows * width * zt_elem(c->m);
-    ca_slot *s = &c->slot[i];
+    kvc_slot *s = &c->slot[i];
 
     if (!s->k) {
         s->k = d->ops->alloc(d, n);
@@ -195,8 +195,8 @@ static ca_slot *ca_slot_of(zt_cache *c, uint64_t i, uint64_t rows, uint64_t widt
 }
 
 /* Copy rows of k or v: `each` consecutive ones for every sample. */
-static void ca_copy(const zt_cache *c, void *to, const void *from, uint64_t ld, uint64_t width,
-                    uint64_t each)
+static void kvc_copy(const zt_cache *c, void *to, const void *from, uint64_t ld, uint64_t width,
+                     uint64_t each)
 {
     zt_device *d = c->m->device;
     const uint64_t at = c->filled * width, step = c->room * width;
@@ -217,7 +217,7 @@ static void ca_copy(const zt_cache *c, void *to, const void *from, uint64_t ld, 
 }
 
 /* The keys that exist, and are in the window of the query. */
-static const int32_t *ca_mask(zt_cache *c, uint64_t window)
+static const int32_t *kvc_mask(zt_cache *c, uint64_t window)
 {
     zt_device *d = c->m->device;
     int32_t *near = c->host + c->batch * c->room;
@@ -234,7 +234,7 @@ static const int32_t *ca_mask(zt_cache *c, uint64_t window)
 }
 
 /* Let a later pass's attention read the cache. */
-static void ca_read(zt_attention *a, const ca_slot *s, uint64_t keys)
+static void kvc_read(zt_attention *a, const kvc_slot *s, uint64_t keys)
 {
     a->k = s->k;
     a->v = s->v;
@@ -252,13 +252,13 @@ void zt_attend(const zt_call *c, zt_attention *a)
 
     if (k) {
         const uint64_t width = a->kv_heads * a->width;
-        const ca_slot *s = ca_slot_of(k, c->layer, k->batch * k->room, width);
+        const kvc_slot *s = kvc_slot_of(k, c->layer, k->batch * k->room, width);
 
-        ca_copy(k, s->k, a->k, a->ldk, width, a->seq);
-        ca_copy(k, s->v, a->v, a->ldv, width, a->seq);
+        kvc_copy(k, s->k, a->k, a->ldk, width, a->seq);
+        kvc_copy(k, s->v, a->v, a->ldv, width, a->seq);
         if (k->filled > 0) {
-            a->mask = ca_mask(k, a->window);
-            ca_read(a, s, k->room);
+            a->mask = kvc_mask(k, a->window);
+            kvc_read(a, s, k->room);
         }
     }
     m->device->ops->attention(m->device, m->dtype, a);
@@ -271,11 +271,11 @@ void zt_attend_source(const zt_call *c, zt_attention *a)
 
     if (k) {
         const uint64_t width = a->kv_heads * a->width, rows = k->batch * k->source;
-        const ca_slot *s = ca_slot_of(k, m->layers.n + c->layer, rows, width);
+        const kvc_slot *s = kvc_slot_of(k, m->layers.n + c->layer, rows, width);
 
         if (k->filled > 0) {
             a->mask = k->of_source;
-            ca_read(a, s, k->source);
+            kvc_read(a, s, k->source);
         } else if (s->k && s->v) {
             m->device->ops->copy(m->device, s->k, a->k, rows * width * zt_elem(m));
             m->device->ops->copy(m->device, s->v, a->v, rows * width * zt_elem(m));
@@ -289,12 +289,9 @@ const int32_t *zt_cache_positions(const zt_cache *c)
     return c->position;
 }
 
-void zt_cache_place(const zt_cache *c, int32_t *host, uint64_t n)
+int32_t zt_cache_place(const zt_cache *c, uint64_t row)
 {
-    const int32_t *position = c->host + 2 * c->batch * c->room;
-
-    for (uint64_t i = 0; i < n; i++)
-        host[i] = position[i];
+    return c->host[2 * c->batch * c->room + row];
 }
 
 const float *zt_cache_turns(zt_cache *c, int which, const zt_rows *table, uint64_t rows)

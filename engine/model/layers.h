@@ -291,9 +291,9 @@ void zt_attend_source(const zt_call *c, zt_attention *a);
 uint64_t zt_cache_filled(const zt_cache *c); /* tokens of earlier passes */
 uint64_t zt_cache_room(const zt_cache *c);
 
-/* Positions of the pass's rows, on the device; place: copied to the host. */
+/* Positions of the pass's rows, on the device; place: that of one row. */
 const int32_t *zt_cache_positions(const zt_cache *c);
-void zt_cache_place(const zt_cache *c, int32_t *host, uint64_t n);
+int32_t zt_cache_place(const zt_cache *c, uint64_t row);
 
 /*
  * Look up one row of a table of cosines (which 0) or sines (1) for each of `rows` rows.  table: its

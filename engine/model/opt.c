@@ -92,10 +92,8 @@ static void ot_positions(const zt_call *c, const ot_work *w)
     if (in->attention_mask)
         d->ops->get(d, host, in->attention_mask, c->rows * sizeof *host);
     ot_count(host, in->batch, in->seq);
-    if (in->cache)
-        zt_cache_place(in->cache, host, c->rows);
     for (uint64_t i = 0; in->cache && i < c->rows; i++)
-        host[i] += OT_OFFSET;
+        host[i] = zt_cache_place(in->cache, i) + OT_OFFSET;
     d->ops->put(d, w->index, host, c->rows * sizeof *host);
     ckpt_free(host);
 }

@@ -188,7 +188,8 @@ static void ch_forward_layer(zt_zero *z, zt_pass *p, uint32_t l)
                    l == 0 ? NULL : ch_out(z, l - 1), head ? NULL : ch_out(z, l));
 }
 
-/* Run the layers from `first` in order.  The head stores the loss (evaluation) or its tape (training). */
+/* Run the layers from `first` in order.  The head stores the loss (evaluation) or its tape
+ * (training). */
 static int ch_forward(zt_zero *z, zt_pass *p, uint32_t first, ckpt_err *err)
 {
     const zr_stage *stage = zr_of(z)->stage;

@@ -71,6 +71,7 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/trainer_names.py --bin "$bin"
     part tests/interop/factors.py --bin "$bin"
     part tests/interop/class_reports.py --bin "$bin"
+    part tests/interop/generate.py --bin "$bin"
     part tests/interop/mem.py --bin "$bin"
     make -s B="$build" "$build/encode" || status=1
     part tests/interop/tokenizers_equal.py --encode "$build/encode"

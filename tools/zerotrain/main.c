@@ -30,12 +30,14 @@ static bool mn_serve(const told *asked, int argc, int *rc, ckpt_err *err)
     return true;
 }
 
-/* Train, evaluate or predict. */
+/* Train, evaluate, predict or generate. */
 static int mn_work(zt_engine *e, const told *t, ckpt_err *err)
 {
-    if (!t->run.predictions && !t->run.evaluate)
+    if (!t->run.predictions && !t->run.evaluate && !t->run.generate)
         return run_train(e, t, err);
     report_weights(e, t);
+    if (t->run.generate)
+        return zt_engine_generate(e, err);
     return t->run.predictions ? zt_engine_predict(e, t->run.predictions, err)
                               : run_evaluate(e, t, err);
 }

@@ -21,7 +21,7 @@
 #define NM_ORDER   "the order of samples depends on --seed, or is that of the file"
 #define NM_TORCH   "zerotrain does not use torch"
 #define NM_LOADER  "zerotrain reads data without worker processes"
-#define NM_TEXT    "zerotrain generates no text: use transformers with the folder of --save-model"
+#define NM_TEXT    "--generate continues each prompt once, greedily or with --temperature"
 #define NM_RESTART "repeat the command with --resume_from_checkpoint true"
 #define NM_LOGS    "use mpirun --output-filename DIR"
 
@@ -170,10 +170,14 @@ const name_row names_table[] = {
     {"mp_parameters", NAME_VALUE, NULL, "zerotrain is data parallel only"},
     {"ray_scope", NAME_VALUE, NULL, NULL},
     // text
-    {"predict_with_generate", NAME_NO_TRUE, NULL, NM_TEXT},
-    {"generation_max_length", NAME_NO, NULL, NM_TEXT},
-    {"generation_num_beams", NAME_NO, NULL, NM_TEXT},
-    {"generation_config", NAME_NO, NULL, NM_TEXT},
+    {"predict_with_generate", NAME_FLAG, NULL, NULL},
+    {"generation_max_length", NAME_NO, NULL,
+     "use --max-new-tokens N, which does not count the tokens of the prompt"},
+    {"generation_num_beams", NAME_SOME, "|1|", NM_TEXT},
+    {"num_beams", NAME_SOME, "|1|", NM_TEXT},
+    {"generation_config", NAME_NO, NULL,
+     "--generate reads eos_token_id of generation_config.json in the folder of --model; set the "
+     "rest with --temperature, --top-k, --top-p and --max-new-tokens"},
     // example scripts of transformers
     {"config_name", NAME_NO, NULL, "give the config.json with --model"},
     {"tokenizer_name", NAME_NO, NULL,
@@ -193,7 +197,8 @@ const name_row names_table[] = {
     {"task_name", NAME_NO, NULL, NM_DATA},
     {"validation_split_percentage", NAME_NO, NULL,
      "make a file of these samples, and give it with --validation_file"},
-    {"test_file", NAME_NO, NULL, "give the file with --data, in a run with --predict FILE"},
+    {"test_file", NAME_NO, NULL,
+     "give the file with --data, in a run with --predict FILE or --generate FILE"},
     {"max_predict_samples", NAME_NO, NULL, "make a file of these samples"},
     {"block_size", NAME_SAME, "seq", NULL},
     {"pad_to_max_length", NAME_TRUE, NULL, "samples are padded to --seq"},

@@ -10,6 +10,8 @@
 #define AT(field) offsetof(told, field)
 #define TR(field) offsetof(told, trainer.field)
 
+enum { TOLD_TOKENS = 64 /* of --max-new-tokens */ };
+
 /* The arguments for "auto" must be in the order of zt_argument. */
 static const cli_option told_table[] = {
     {"deepspeed_config", 0, CLI_FILE, OP(config), "FILE",
@@ -71,9 +73,19 @@ static const cli_option told_table[] = {
     {"seed", 0, CLI_INTEGER, OP(seed), "N",
      "seed of random weights, shuffling and dropout (default: 42)"},
     {"evaluate", 0, CLI_FLAG, OP(evaluate), NULL, "evaluate --eval-data (or --data) and stop"},
-    {"json", 0, CLI_FLAG, AT(json), NULL, "print the result of --evaluate as JSON"},
+    {"json", 0, CLI_FLAG, AT(json), NULL,
+     "print the result of --evaluate as JSON; --generate: tokens and texts, as JSON lines"},
     {"predict", 0, CLI_FILE, OP(predictions), "FILE",
      "write the classes of --data as JSON lines and stop"},
+    {"generate", 0, CLI_FILE, OP(generate), "FILE",
+     "continue the prompts of --data (.txt .jsonl), write the texts and stop (-: standard output)"},
+    {"max-new-tokens", 0, CLI_WHOLE, OP(max_new_tokens), "N",
+     "most tokens of a generated text (default: 64)"},
+    {"temperature", 0, CLI_REAL, OP(temperature), "X",
+     "draw tokens at random; 1: by the model's probabilities (default: 0, the most probable one)"},
+    {"top-k", 0, CLI_WHOLE, OP(top_k), "N", "draw from the N most probable tokens"},
+    {"top-p", 0, CLI_REAL, OP(top_p), "X",
+     "draw from the most probable tokens with a sum of at least X"},
     {"eval-every", 0, CLI_WHOLE, OP(eval_every), "N",
      "evaluate after every N updates, and at the end"},
     {"print-config", 0, CLI_FLAG, OP(print_config), NULL,
@@ -136,7 +148,10 @@ static const cli_option told_table[] = {
     {"do_train", 0, CLI_FLAG, TR(do_train), NULL, "train (the default)"},
     {"do_eval", 0, CLI_FLAG, TR(do_eval), NULL,
      "same as --evaluate; with --do_train: needs --eval-data"},
-    {"do_predict", 0, CLI_FLAG, TR(do_predict), NULL, "predict; needs --predict FILE"},
+    {"do_predict", 0, CLI_FLAG, TR(do_predict), NULL,
+     "predict; needs --predict FILE or --generate FILE"},
+    {"predict_with_generate", 0, CLI_FLAG, TR(predict_with_generate), NULL,
+     "generate text; needs --generate FILE"},
     {"warmup_ratio", 0, CLI_REAL, TR(warmup_ratio), "X", "same as --warmup_steps below 1"},
     {"save_strategy", 0, CLI_TEXT, TR(save_strategy), "no|steps|epoch|best",
      "save every --save_steps (default: 500), or after each epoch, too"},
@@ -241,6 +256,7 @@ static const cli_heading told_headings[] = {
     {"Training", "epochs strict-config dropout activation-checkpointing seed deterministic threads "
                  "param-groups freeze lora-rank lora-alpha lora-dropout lora-targets"},
     {"Evaluation", "evaluate json predict eval-every"},
+    {"Generation", "generate max-new-tokens temperature top-k top-p"},
     {"Checkpoints",
      "keep save-best force async-save tag load-tag module-only not-strict save-weights"},
     {"Reports", "metrics tensorboard plot print-config profile peak-tflops quiet"},
@@ -253,7 +269,8 @@ static const cli_heading told_headings[] = {
      "num_train_epochs output_dir save_steps save_total_limit "
      "resume_from_checkpoint eval_steps logging_steps "
      "gradient_checkpointing model_name_or_path max_eval_samples do_train "
-     "do_eval do_predict warmup_ratio save_strategy eval_strategy save_on_each_node "
+     "do_eval do_predict predict_with_generate warmup_ratio save_strategy eval_strategy "
+     "save_on_each_node "
      "fp16_full_eval bf16_full_eval lr_scheduler_type lr_scheduler_kwargs load_best_model_at_end "
      "metric_for_best_model greater_is_better trainer-names"},
     {NULL, NULL},
@@ -265,7 +282,7 @@ const cli_verb options_verb = {
     .operands = "--deepspeed_config FILE --model PATH --data FILE\n"
                 "       mpirun -n N zerotrain ...\n"
                 "       zerotrain --hostfile FILE ...",
-    .summary = "Train, evaluate or predict with ZeRO stages 0 to 3; save and resume DeepSpeed's "
+    .summary = "Train, evaluate, predict or generate text with ZeRO stages 0 to 3, on DeepSpeed's "
                "checkpoints.",
     .notes =
         "Exit status: 0 done, 2 wrong arguments, 3 damaged or unsupported input, 5 missing or\n"
@@ -280,11 +297,17 @@ const cli_verb options_verb = {
 
 /* ---- dependent options ---- */
 
+/* True for a number that is not 0. */
+static bool told_is(double x)
+{
+    return x < 0 || x > 0;
+}
+
 /* Refuse options that have no effect without another one, because the user expects an effect. */
 static int told_needs(const told *t, ckpt_err *err)
 {
     const zt_options *o = &t->run;
-    const bool trains = !o->evaluate && !o->predictions;
+    const bool trains = !o->evaluate && !o->predictions && !o->generate;
     const struct {
         bool given, met;
         const char *name, *needs;
@@ -306,10 +329,23 @@ static int told_needs(const told *t, ckpt_err *err)
         {o->lora_targets, o->lora_rank > 0, "lora-targets", "--lora-rank"},
         {o->lora_dropout > 0, o->lora_rank > 0, "lora-dropout", "--lora-rank"},
         {o->predictions, !o->evaluate, "predict", "a run without --evaluate"},
-        {t->json, o->evaluate && !(t->metrics && strcmp(t->metrics, "-") == 0), "json",
-         "--evaluate, and another place for --metrics"},
+        {t->json, o->generate || (o->evaluate && !(t->metrics && strcmp(t->metrics, "-") == 0)),
+         "json", "--evaluate, and another place for --metrics, or --generate"},
+        {o->generate, !o->evaluate && !o->predictions, "generate",
+         "a run without --evaluate and --predict"},
+        {o->generate, o->max_new_tokens > 0 && o->max_new_tokens < INT32_MAX, "generate",
+         "--max-new-tokens of at least 1"},
+        {o->max_new_tokens != TOLD_TOKENS, o->generate, "max-new-tokens", "--generate"},
+        {told_is(o->temperature), o->generate, "temperature", "--generate"},
+        {o->top_k > 0, o->temperature > 0, "top-k", "--temperature above 0"},
+        {told_is(1 - o->top_p), o->temperature > 0, "top-p", "--temperature above 0"},
+        {o->generate, o->temperature >= 0 && o->temperature <= 1e6, "temperature",
+         "a number from 0 to 1e6"},
+        {o->generate, o->top_p > 0 && o->top_p <= 1, "top-p", "a number above 0, at most 1"},
         {t->plot, trains, "plot", "a run that trains"},
-        {t->tensorboard, !o->predictions, "tensorboard", "a run without --predict"},
+        {t->tensorboard, !o->predictions && !o->generate, "tensorboard",
+         "a run without --predict and --generate"},
+        {t->metrics, !o->generate, "metrics", "a run without --generate"},
         {t->logging_steps > 0, trains && (!t->quiet || t->plot), "logging_steps",
          "a run that trains and is not --quiet"},
         {o->args.lr_scheduler_kwargs, o->args.lr_scheduler_type, "lr_scheduler_kwargs",
@@ -380,8 +416,9 @@ static bool told_lines(const told *o, ckpt_bytes *to)
                                       "logging_steps",
                                       "trainer-names",
                                       NULL};
-    static const char *const path[] = {"init",         "data",       "eval-data", "save", "load",
-                                       "save-weights", "save-model", "predict",   NULL};
+    static const char *const path[] = {
+        "init",         "data",       "eval-data", "save",     "load",
+        "save-weights", "save-model", "predict",   "generate", NULL};
     bool ok = true;
 
     for (size_t i = 0; ok && told_table[i].name; i++) {
@@ -448,7 +485,12 @@ int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *
     int rc;
 
     *out = (told){
-        .run = {.groups = "single", .lora_alpha = 16, .seed = 42, .device = "cpu"},
+        .run = {.groups = "single",
+                .lora_alpha = 16,
+                .seed = 42,
+                .device = "cpu",
+                .max_new_tokens = TOLD_TOKENS,
+                .top_p = 1},
         .local_rank = -1,
         .arena = arena,
     };
@@ -468,6 +510,7 @@ int options_read(told *out, ckpt_arena *arena, int argc, char **argv, ckpt_err *
         rc = told_needs(out, err);
     if (rc == CKPT_OK && !request)
         rc = outputs_check(out, err);
+    out->run.tokens = out->json;
     if (rc == CKPT_OK)
         rc = told_alike(out, err);
     cli_free(&line);

@@ -201,8 +201,8 @@ static const char *model_file(const told *t)
 /* Refuse to write a file that the run reads, even with --force, which is for older outputs only. */
 static int check_inputs(const told *t, const char *in_folder, ckpt_err *err)
 {
-    const char *const to[] = {t->metrics, t->plot, t->run.predictions, t->run.save_weights,
-                              in_folder};
+    const char *const to[] = {t->metrics,          t->plot,  t->run.predictions, t->run.generate,
+                              t->run.save_weights, in_folder};
     read_folder folder[READ_FOLDERS];
     size_t n = 0;
     int rc = list_folders(t, folder, &n, err);
@@ -226,8 +226,9 @@ static int check_links(const told *t, ckpt_err *err)
     const struct {
         const char *path;
         bool renamed;
-    } to[] = {{t->metrics, false},         {t->run.predictions, false}, {t->plot, true},
-              {t->run.save_weights, true}, {t->run.save, false},        {t->run.save_model, false}};
+    } to[] = {{t->metrics, false},       {t->run.predictions, false}, {t->run.generate, true},
+              {t->plot, true},           {t->run.save_weights, true}, {t->run.save, false},
+              {t->run.save_model, false}};
     struct stat st;
     char target[256];
 
@@ -310,6 +311,7 @@ static int check_distinct(const told *t, const char *in_folder, ckpt_err *err)
     } to[] = {{"--metrics", t->metrics},
               {"--plot", t->plot},
               {"--predict", t->run.predictions},
+              {"--generate", t->run.generate},
               {"--save-weights", t->run.save_weights},
               {"--save-model", in_folder}};
     const char *full[sizeof to / sizeof *to] = {NULL};

@@ -391,7 +391,7 @@ static void rp_weights(const report *r)
 {
     const zt_about *a = &r->about;
     const zt_options *o = &r->told->run;
-    const bool trains = !o->evaluate && !o->predictions;
+    const bool trains = !o->evaluate && !o->predictions && !o->generate;
     const bool lacks = o->load ? a->n_missing > 0 && (!a->init || a->n_drawn > 0) : a->n_drawn > 0;
     const bool warns = (!o->load && a->drawn_warns) || (lacks && !trains);
 

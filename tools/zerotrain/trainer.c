@@ -100,13 +100,20 @@ static int nt_what(const nt_line *l)
     const told_trainer *n = &l->t->trainer;
     zt_options *o = &l->t->run;
 
-    if (n->do_predict && (!o->predictions || n->do_train || n->do_eval))
+    if (n->do_predict && ((!o->predictions && !o->generate) || n->do_train || n->do_eval))
         return ckpt_fail(
             l->err, CKPT_EUSAGE,
-            "--do_predict needs --predict FILE for its output, and a separate run after training");
-    if (n->do_train && (o->evaluate || o->predictions))
+            "--do_predict needs --predict FILE, or --generate FILE for text, for its output, and a "
+            "separate run after training");
+    if (n->predict_with_generate && !o->generate)
+        return ckpt_fail(l->err, CKPT_EUSAGE,
+                         "--predict_with_generate needs --generate FILE for its output, and a "
+                         "separate run after training");
+    if (n->do_train && (o->evaluate || o->predictions || o->generate))
         return ckpt_fail(l->err, CKPT_EUSAGE, "--do_train and --%s exclude each other",
-                         o->evaluate ? "evaluate" : "predict");
+                         o->evaluate      ? "evaluate"
+                         : o->predictions ? "predict"
+                                          : "generate");
     if (n->do_train && n->do_eval && !o->eval_data)
         return ckpt_fail(
             l->err, CKPT_EUSAGE,
@@ -204,7 +211,7 @@ static int nt_best(const nt_line *l)
 static void nt_full_eval(const nt_line *l)
 {
     const told_trainer *n = &l->t->trainer;
-    const bool trains = !l->t->run.evaluate && !l->t->run.predictions;
+    const bool trains = !l->t->run.evaluate && !l->t->run.predictions && !l->t->run.generate;
     zt_arguments *a = &l->t->run.args;
 
     a->fp16_full_eval = n->fp16_full_eval;

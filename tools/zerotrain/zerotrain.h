@@ -35,7 +35,7 @@ typedef struct told_trainer {
     const char *deepspeed, *train_file, *validation_file, *output_dir, *resume;
     double epochs, warmup_ratio;
     int64_t save_steps, save_total_limit, eval_steps, max_seq_length;
-    bool gradient_checkpointing, do_train, do_eval, do_predict;
+    bool gradient_checkpointing, do_train, do_eval, do_predict, predict_with_generate;
     bool fp16_full_eval, bf16_full_eval, save_on_each_node;
     const char *model, *save_strategy, *eval_strategy;
     const char *metric_for_best_model, *greater_is_better;
@@ -55,7 +55,7 @@ typedef struct told {
     int64_t logging_steps;   /* 0: the configuration's value */
     double peak_tflops;      /* 0: the peak of the GPU, if it is known */
     bool quiet;
-    bool json; /* print the result of --evaluate as JSON */
+    bool json; /* print the result of --evaluate, or --generate's tokens, as JSON */
     // hosts on which to start the ranks
     const char *hostfile, *include, *exclude;
     int64_t num_nodes, num_slots, local_rank, wait_limit;

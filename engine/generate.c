@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * generate.c: continues prompts, token by token, with sharded weights.
+ *
+ * Batches are consecutive prompts; rank r has the batches r, r + world, ...  So a batch has the
+ * same prompts on any number of ranks.  All ranks run the same number of passes, because a pass of
+ * stage 3 needs all of them: a rank whose texts have ended, or that has no batch, runs passes whose
+ * results do not count (transformers: synced_gpus).
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/inside.h"
+#include "libckpt/codec/json/json.h"
+
+enum { GN_PATH = 4096 };
+
+/* ---- prompts ---- */
+
+/* Add the end tokens of a file of settings: a number, or a list. */
+static int gn_ends(zt_engine *e, const ckpt_value *json, ckpt_err *err)
+{
+    const ckpt_value *v = ckpt_value_get(json, "eos_token_id");
+    const ckpt_seq list = ckpt_value_seq(v);
+    const bool many = v && v->kind == CKPT_V_LIST;
+
+    for (uint64_t i = 0; v && v->kind != CKPT_V_NONE && i < (many ? list.n : 1); i++) {
+        int64_t id = -1;
+        int32_t *to;
+
+        if (!ckpt_value_as_int(many ? list.at[i] : v, &id) || id < 0 ||
+            (uint64_t)id >= e->model_config.vocab)
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "eos_token_id of %s has %" PRId64
+                             ", which is outside its vocabulary of %" PRIu64,
+                             e->opts->model, id, e->model_config.vocab);
+        to = ckpt_vec_push(&e->ends);
+        if (!to)
+            return ckpt_fail_memory(err);
+        *to = (int32_t)id;
+    }
+    return CKPT_OK;
+}
+
+/* generation_config.json comes before config.json. */
+static int gn_settings(zt_engine *e, ckpt_err *err)
+{
+    const char *path = zt_model_beside(e, "generation_config.json");
+    ckpt_value *json = NULL;
+    int rc = path ? ckpt_json_read(&json, e->arena, path, ZT_JSON_BYTES, err) : CKPT_OK;
+
+    if (rc == CKPT_OK)
+        rc = gn_ends(e, json, err);
+    return rc == CKPT_OK && e->ends.n == 0 ? gn_ends(e, e->model_config.json, err) : rc;
+}
+
+int zt_generate_open(zt_engine *e, ckpt_err *err)
+{
+    const zt_options *o = e->opts;
+    const zt_model_config *m = &e->model_config;
+    const uint64_t fresh = (uint64_t)o->max_new_tokens;
+    uint64_t room = UINT32_MAX;
+    int rc;
+
+    if (m->arch == ZT_BERT_CLASSIFIER || m->arch == ZT_BERT_MLM)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "--generate is for models that predict the next token, not for %s",
+                         m->class_name);
+    if (!o->data)
+        return ckpt_fail(err, CKPT_EUSAGE, "--data is missing: give the file of prompts");
+    if (!zt_arch_any_length(m->arch)) {
+        room = m->positions > fresh ? m->positions - fresh : 0;
+        if (room == 0)
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "--max-new-tokens %" PRIu64 " leaves nothing of the model's %" PRIu64
+                             " positions for a prompt",
+                             fresh, m->positions);
+    }
+    rc = gn_settings(e, err);
+    if (rc == CKPT_OK)
+        rc = zt_prompts_read(&e->prompts, o->data, e->vocab, m, room, err);
+    if (rc == CKPT_OK && !o->tokens && !e->prompts.tokenizer)
+        rc = ckpt_fail(err, CKPT_EMISSING,
+                       "tokens become text by a tokenizer, but the model's folder has none: give "
+                       "one with --vocab, or use --json to write tokens");
+    return rc;
+}
+
+/* ---- one batch ---- */
+
+/* A batch under way. */
+typedef struct gn_run {
+    zt_engine *e;
+    zt_sampling how;
+    uint64_t first, n; /* prompts; n 0: this rank has none, and runs the first prompt */
+    uint64_t samples;  /* of the passes */
+    uint64_t room;     /* samples of the largest batch */
+    uint64_t fresh;    /* most tokens of a text */
+    zt_cache *cache;
+    int32_t *ids, *mask, *last; /* inputs */
+    /* results of this rank, then of all: for each sample, the number of tokens and the tokens */
+    int32_t *own, *all;
+    bool *done; /* [room] */
+    void *device, *wide;
+    float *logits;
+    zt_candidate *candidates;
+} gn_run;
+
+static bool gn_is_t5(const gn_run *g)
+{
+    return g->e->model_config.arch == ZT_T5;
+}
+
+static size_t gn_prompt(const gn_run *g, uint64_t i)
+{
+    return (size_t)(g->n > 0 ? g->first + i : 0);
+}
+
+static int32_t *gn_result(const gn_run *g, int32_t *of, uint64_t i)
+{
+    return of + i * (g->fresh + 1);
+}
+
+static int gn_new(gn_run *g, zt_engine *e, ckpt_err *err)
+{
+    const uint64_t vocab = e->model_config.vocab;
+    uint64_t longest = 1, n, results;
+
+    *g = (gn_run){.e = e,
+                  .room = (uint64_t)e->config.micro_batch,
+                  .fresh = (uint64_t)e->opts->max_new_tokens,
+                  .how = {e->opts->temperature, (uint64_t)e->opts->top_k, e->opts->top_p,
+                          (uint64_t)e->opts->seed}};
+    if (g->room > zt_prompts_count(&e->prompts))
+        g->room = zt_prompts_count(&e->prompts);
+    for (size_t i = 0; i < zt_prompts_count(&e->prompts); i++)
+        longest = zt_prompts_length(&e->prompts, i) > longest ? zt_prompts_length(&e->prompts, i)
+                                                              : longest;
+    if (!ckpt_mul(g->room, longest, &n) || n > INT32_MAX || !ckpt_mul(g->room, vocab, &n) ||
+        n > UINT32_MAX || !ckpt_mul(g->room, g->fresh + 1, &results) || results > INT32_MAX)
+        return ckpt_fail(err, CKPT_ELIMIT, "a batch of %" PRIu64 " texts is too large", g->room);
+    g->ids = ckpt_alloc(g->room * longest * sizeof *g->ids);
+    g->mask = ckpt_alloc(g->room * longest * sizeof *g->mask);
+    g->last = ckpt_alloc(g->room * sizeof *g->last);
+    g->done = ckpt_alloc(g->room * sizeof *g->done);
+    g->own = ckpt_alloc(results * sizeof *g->own);
+    g->all = ckpt_alloc(results * (size_t)e->comm->world * sizeof *g->all);
+    g->logits = ckpt_alloc(n * sizeof *g->logits);
+    g->candidates = ckpt_alloc(vocab * sizeof *g->candidates);
+    g->device = e->device->ops->alloc(e->device, n * sizeof(float));
+    g->wide = e->device->ops->alloc(e->device, n * sizeof(float));
+    return g->ids && g->mask && g->last && g->done && g->own && g->all && g->logits &&
+                   g->candidates && g->device && g->wide
+               ? CKPT_OK
+               : ckpt_fail_memory(err);
+}
+
+static void gn_free(gn_run *g)
+{
+    if (!g->e)
+        return;
+    zt_cache_free(g->cache);
+    g->e->device->ops->release(g->e->device, g->device);
+    g->e->device->ops->release(g->e->device, g->wide);
+    ckpt_free(g->ids);
+    ckpt_free(g->mask);
+    ckpt_free(g->last);
+    ckpt_free(g->done);
+    ckpt_free(g->own);
+    ckpt_free(g->all);
+    ckpt_free(g->logits);
+    ckpt_free(g->candidates);
+}
+
+/* Fill the first pass's inputs: prompts are at the end of their rows; T5: at the begin. */
+static zt_batch gn_first(gn_run *g, uint64_t longest)
+{
+    const zt_prompts *p = &g->e->prompts;
+    zt_batch b = {.batch = g->samples, .seq = longest, .cache = g->cache};
+
+    for (uint64_t i = 0; i < g->samples; i++) {
+        const size_t at = gn_prompt(g, i), n = zt_prompts_length(p, at);
+        const uint64_t from = gn_is_t5(g) ? 0 : longest - n;
+
+        memset(g->ids + i * longest, 0, longest * sizeof *g->ids);
+        memset(g->mask + i * longest, 0, longest * sizeof *g->mask);
+        memcpy(g->ids + i * longest + from, p->ids.at + p->start.at[at], n * sizeof *g->ids);
+        for (uint64_t t = from; t < from + n; t++)
+            g->mask[i * longest + t] = 1;
+        g->last[i] = (int32_t)g->e->model_config.decoder_start;
+    }
+    b.input_ids = g->ids;
+    b.attention_mask = g->mask;
+    if (gn_is_t5(g)) {
+        b.decoder_seq = 1;
+        b.decoder_input_ids = g->last;
+    }
+    return b;
+}
+
+/* A later pass has the last token of each text. */
+static zt_batch gn_later(gn_run *g)
+{
+    zt_batch b = {.batch = g->samples, .cache = g->cache};
+
+    b.seq = gn_is_t5(g) ? 0 : 1;
+    b.decoder_seq = gn_is_t5(g) ? 1 : 0;
+    b.input_ids = g->last;
+    b.decoder_input_ids = gn_is_t5(g) ? g->last : NULL;
+    return b;
+}
+
+static bool gn_ends_text(const zt_engine *e, int32_t token)
+{
+    for (size_t i = 0; i < e->ends.n; i++) {
+        if (e->ends.at[i] == token)
+            return true;
+    }
+    return false;
+}
+
+/* Choose the next token of each text by the pass's logits. */
+static int gn_choose(gn_run *g, uint64_t step, ckpt_err *err)
+{
+    zt_engine *e = g->e;
+    const uint64_t vocab = e->model_config.vocab, n = g->samples * vocab;
+    const bool low = e->model->dtype != CKPT_F32;
+
+    if (low)
+        e->device->ops->cast(e->device, n, g->wide, CKPT_F32, g->device, e->model->dtype);
+    e->device->ops->get(e->device, g->logits, low ? g->wide : g->device, n * sizeof(float));
+    for (uint64_t i = 0; i < g->n; i++) {
+        const uint32_t place[2] = {(uint32_t)gn_prompt(g, i), (uint32_t)step};
+        int32_t *to = gn_result(g, g->own, i);
+
+        if (g->done[i])
+            continue;
+        g->last[i] = zt_sample(&g->how, g->logits + i * vocab, vocab, place, g->candidates);
+        if (g->last[i] < 0)
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "the model's output for prompt %zu is not a number: are its weights "
+                             "damaged, or its values too large for this dtype?",
+                             gn_prompt(g, i) + 1);
+        to[1 + to[0]++] = g->last[i];
+        g->done[i] = gn_ends_text(e, g->last[i]);
+    }
+    return zt_device_check(e->device, err);
+}
+
+/* True if a text of any rank goes on. */
+static int gn_goes_on(gn_run *g, bool *on, ckpt_err *err)
+{
+    int32_t most = 0;
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; i < g->n; i++)
+        most = g->done[i] ? most : 1;
+    if (g->e->comm->world > 1)
+        rc = g->e->comm->ops->all_reduce(g->e->comm, &most, 1, CKPT_I32, ZT_MAX, err);
+    *on = most != 0;
+    return rc;
+}
+
+/* Begin a batch: its prompts, and an empty cache. */
+static int gn_begin(gn_run *g, uint64_t batch, uint64_t *longest, ckpt_err *err)
+{
+    const zt_prompts *p = &g->e->prompts;
+    const uint64_t count = zt_prompts_count(p);
+
+    g->first = batch * g->room;
+    g->n = g->first >= count ? 0 : count - g->first < g->room ? count - g->first : g->room;
+    g->samples = g->n > 0 ? g->n : 1;
+    *longest = 0;
+    for (uint64_t i = 0; i < g->samples; i++) {
+        const size_t n = zt_prompts_length(p, gn_prompt(g, i));
+
+        *longest = n > *longest ? n : *longest;
+        g->done[i] = false;
+    }
+    memset(g->own, 0, g->room * (g->fresh + 1) * sizeof *g->own);
+    zt_cache_free(g->cache);
+    return zt_cache_new(&g->cache, g->e->model, g->samples, g->fresh + (gn_is_t5(g) ? 1 : *longest),
+                        err);
+}
+
+/* Generate the texts of one batch, on all ranks together. */
+static int gn_batch(gn_run *g, uint64_t batch, ckpt_err *err)
+{
+    zt_engine *e = g->e;
+    uint64_t longest = 0;
+    bool on = true;
+    int rc = zt_comm_agree(e->comm, gn_begin(g, batch, &longest, err), err);
+
+    for (uint64_t step = 0; rc == CKPT_OK && on && step < g->fresh; step++) {
+        const zt_batch b = step == 0 ? gn_first(g, longest) : gn_later(g);
+        double loss = 0;
+
+        rc = zt_zero_evaluate(e->zero, &b, g->device, &loss, err);
+        if (rc == CKPT_OK)
+            rc = zt_comm_agree(e->comm, gn_choose(g, step, err), err);
+        if (rc == CKPT_OK)
+            rc = gn_goes_on(g, &on, err);
+    }
+    return rc;
+}
+
+/* ---- output ---- */
+
+/* A file that gets its name at the end, or standard output. */
+typedef struct gn_out {
+    FILE *file;
+    const char *path;
+    char temp[GN_PATH];
+} gn_out;
+
+static int gn_open(gn_out *o, const zt_options *opts, ckpt_err *err)
+{
+    struct stat st;
+    int n;
+
+    *o = (gn_out){.path = opts->generate};
+    if (strcmp(o->path, "-") == 0) {
+        o->file = stdout;
+        return CKPT_OK;
+    }
+    if (stat(o->path, &st) == 0 && !S_ISREG(st.st_mode))
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: is not a regular file", o->path);
+    if (!opts->force && stat(o->path, &st) == 0 && st.st_size > 0)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: exists already; another name keeps it, --force replaces it", o->path);
+    n = snprintf(o->temp, sizeof o->temp, "%s.ckpt-generate.tmp", o->path);
+    if (n < 0 || n >= (int)sizeof o->temp)
+        return ckpt_fail(err, CKPT_EUSAGE, "%.200s: the path is too long", o->path);
+    o->file = fopen(o->temp, "we");
+    return o->file ? CKPT_OK
+                   : ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", o->path);
+}
+
+/* Close the file, and give it its name if all went well. */
+static int gn_close(gn_out *o, int rc, ckpt_err *err)
+{
+    bool ok;
+
+    if (!o->file)
+        return rc;
+    if (o->file == stdout)
+        ok = fflush(stdout) == 0;
+    else {
+        ok = fflush(o->file) == 0 && fsync(fileno(o->file)) == 0;
+        ok = fclose(o->file) == 0 && ok;
+        ok = ok && (rc != CKPT_OK || rename(o->temp, o->path) == 0);
+    }
+    if (rc == CKPT_OK && !ok)
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", o->path);
+    if (rc != CKPT_OK && o->file != stdout)
+        (void)unlink(o->temp);
+    return rc;
+}
+
+/* Append a text, or its line of JSON. */
+static int gn_text(const gn_run *g, uint64_t prompt, const int32_t *result, ckpt_bytes *to,
+                   ckpt_err *err)
+{
+    const zt_engine *e = g->e;
+    const zt_tokenizer *t = e->prompts.tokenizer;
+    const size_t n = (size_t)result[0];
+    ckpt_bytes text = {0};
+    int rc = t ? zt_tokenizer_decode(t, result + 1, n, &text, err) : CKPT_OK;
+    bool ok = true;
+
+    if (rc == CKPT_OK && !e->opts->tokens) {
+        ok = (text.n == 0 || ckpt_bytes_add(to, text.at, text.n)) && ckpt_bytes_add(to, "\n", 1);
+    } else if (rc == CKPT_OK) {
+        ok = ckpt_bytes_printf(to, "{\"prompt\": %" PRIu64 ", \"ids\": [", prompt);
+        for (size_t i = 0; ok && i < n; i++)
+            ok = ckpt_bytes_printf(to, "%s%" PRId32, i ? ", " : "", result[1 + i]);
+        ok = ok && ckpt_bytes_add(to, "]", 1);
+        if (t)
+            ok = ok && ckpt_bytes_printf(to, ", \"text\": ") &&
+                 ckpt_json_string(to, (const char *)text.at, text.n, false);
+        ok = ok && ckpt_bytes_add(to, "}\n", 2);
+    }
+    ckpt_vec_free(&text);
+    return rc == CKPT_OK && !ok ? ckpt_fail_memory(err) : rc;
+}
+
+/* Write all ranks' texts of one round, in order. */
+static int gn_write(const gn_run *g, uint64_t round, const gn_out *o, ckpt_err *err)
+{
+    const uint64_t n = g->room * (uint64_t)g->e->comm->world, first = round * n;
+    const uint64_t count = zt_prompts_count(&g->e->prompts);
+    ckpt_bytes text = {0};
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < n && first + i < count; i++)
+        rc = gn_text(g, first + i, gn_result(g, g->all, i), &text, err);
+    if (rc == CKPT_OK && text.n > 0)
+        (void)fwrite(text.at, 1, text.n, o->file);
+    if (rc == CKPT_OK && (ferror(o->file) || fflush(o->file) != 0))
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", o->path);
+    ckpt_vec_free(&text);
+    return rc;
+}
+
+/* One batch of every rank, and the output of all. */
+static int gn_round(gn_run *g, uint64_t round, const gn_out *o, ckpt_err *err)
+{
+    zt_comm *comm = g->e->comm;
+    int rc = gn_batch(g, round * (uint64_t)comm->world + (uint64_t)comm->rank, err);
+
+    if (rc == CKPT_OK)
+        rc = comm->ops->all_gather(comm, g->all, g->own, g->room * (g->fresh + 1), CKPT_I32, err);
+    if (rc == CKPT_OK)
+        rc = zt_comm_agree(comm, comm->rank == 0 ? gn_write(g, round, o, err) : CKPT_OK, err);
+    return rc;
+}
+
+int zt_engine_generate(zt_engine *e, ckpt_err *err)
+{
+    const double start = zt_now();
+    gn_run g = {0};
+    gn_out o = {0};
+    uint64_t each, rounds;
+    int rc = gn_new(&g, e, err);
+
+    if (rc == CKPT_OK && e->comm->rank == 0)
+        rc = gn_open(&o, e->opts, err);
+    rc = zt_comm_agree(e->comm, rc, err);
+    each = rc == CKPT_OK ? g.room * (uint64_t)e->comm->world : 1;
+    rounds = (zt_prompts_count(&e->prompts) + each - 1) / each;
+    for (uint64_t i = 0; rc == CKPT_OK && i < rounds; i++)
+        rc = gn_round(&g, i, &o, err);
+    rc = gn_close(&o, rc, err);
+    gn_free(&g);
+    e->seconds[ZT_T_EVAL] += zt_now() - start;
+    return zt_comm_agree(e->comm, rc, err);
+}
