@@ -46,9 +46,11 @@ static uint64_t smp_filter(const zt_sampling *s, zt_candidate *c, uint64_t n)
     qsort(c, n, sizeof *c, smp_order);
     if (s->top_k > 0 && s->top_k < n) {
         const float last = c[s->top_k - 1].logit;
+        uint64_t end = s->top_k;
 
-        for (n = s->top_k; c[n].logit >= last; n++)
-            ;
+        while (end < n && c[end].logit >= last)
+            end++;
+        n = end;
     }
     for (uint64_t i = 0; i < n; i++)
         sum += smp_weight(s, &c[i], c[0].logit);
