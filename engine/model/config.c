@@ -81,6 +81,8 @@ static int cf_store(const zt_config_file *f, const zt_config_field *d, const cha
     }
     rc = cf_real(f, key, v, d->kind == ZT_CF_RATE ? 1 : 1e30, &x);
     narrow = (float)x;
+    if (rc == CKPT_OK && (d->kind == ZT_CF_ABOVE || d->kind == ZT_CF_CAP) && !(narrow > 0.0F))
+        return zt_config_fail(f, key, v, "a number above 0");
     memcpy(to, &narrow, sizeof narrow);
     return rc;
 }
@@ -111,8 +113,8 @@ static int cf_field_read(const zt_config_file *f, const zt_config_field *d)
         cf_default(f, d);
         return CKPT_OK;
     }
-    if (d->kind == ZT_CF_HEADS && cf_null(v))
-        return CKPT_OK; // 0: filled in later
+    if ((d->kind == ZT_CF_HEADS || d->kind == ZT_CF_CAP) && cf_null(v))
+        return CKPT_OK; // 0: heads are filled in later, caps are off
     return cf_store(f, d, key, v);
 }
 
@@ -347,20 +349,22 @@ static bool cf_is(const zt_config_file *f, const char *type)
 static int cf_llama(const zt_config_file *f)
 {
     zt_model_config *c = f->out;
-    const bool olmo2 = cf_is(f, "olmo2");
+    const bool olmo2 = cf_is(f, "olmo2"), gemma = strncmp(c->model_type, "gemma", 5) == 0;
     int rc;
 
     c->scale_attention = c->final_norm = true;
     c->output_bias = c->attention_bias;
     c->attention_bias = c->attention_bias || cf_is(f, "qwen2");
     c->qk_norm = cf_is(f, "qwen3") || olmo2;
-    c->qk_whole = c->norm_branch = c->norm_once = c->rope_exact = olmo2;
+    c->qk_whole = c->rope_exact = olmo2;
+    c->norm_branch = c->norm_once = olmo2 || gemma;
+    c->norm_plus_one = c->embed_scaled = gemma;
     c->norm_first = !olmo2;
     if (f->sizes)
         return CKPT_OK;
-    rc = cf_act(f, "hidden_act", ZT_SILU);
+    rc = gemma ? cf_act(f, "hidden_activation", ZT_GELU_TANH) : cf_act(f, "hidden_act", ZT_SILU);
     if (rc == CKPT_OK)
-        rc = cf_padding(f, olmo2 ? 1 : -1);
+        rc = cf_padding(f, olmo2 ? 1 : gemma ? 0 : -1);
     if (rc == CKPT_OK)
         rc = cf_slices(f);
     return rc == CKPT_OK ? zt_config_rope(f) : rc;

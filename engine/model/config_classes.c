@@ -96,7 +96,7 @@ static const zt_config_field bloom_fields[] = {
 };
 
 /* Llama and related models have the same keys, with other defaults. */
-#define CC_LLAMA(vocabulary, width, n_layers, n_heads, inner_width, n_positions)                   \
+#define CC_LLAMA(vocabulary, width, n_layers, n_heads, inner_width, n_positions, are_tied)         \
     {"vocab_size", NULL, ZT_CF_SIZE, CC_AT(vocab), vocabulary},                                    \
         {"hidden_size", NULL, ZT_CF_SIZE, CC_AT(hidden), width},                                   \
         {"num_hidden_layers", NULL, ZT_CF_SIZE, CC_AT(layers), n_layers},                          \
@@ -106,11 +106,11 @@ static const zt_config_field bloom_fields[] = {
         {"attention_dropout", NULL, ZT_CF_RATE, CC_AT(dropout_attention), 0},                      \
         {"initializer_range", NULL, ZT_CF_REAL, CC_AT(init_range), 0.02},                          \
     {                                                                                              \
-        "tie_word_embeddings", NULL, ZT_CF_BOOL, CC_AT(tied), 0                                    \
+        "tie_word_embeddings", NULL, ZT_CF_BOOL, CC_AT(tied), are_tied                             \
     }
 
 static const zt_config_field llama_fields[] = {
-    CC_LLAMA(32000, 4096, 32, 32, 11008, 2048),
+    CC_LLAMA(32000, 4096, 32, 32, 11008, 2048, 0),
     {"rms_norm_eps", NULL, ZT_CF_REAL, CC_AT(norm_eps), 1e-6},
     {"num_key_value_heads", NULL, ZT_CF_SIZE, CC_AT(kv_heads), CC_LATER},
     {"head_dim", NULL, ZT_CF_SIZE, CC_AT(head_width), CC_LATER},
@@ -120,7 +120,7 @@ static const zt_config_field llama_fields[] = {
 };
 
 static const zt_config_field qwen2_fields[] = {
-    CC_LLAMA(151936, 4096, 32, 32, 22016, 32768),
+    CC_LLAMA(151936, 4096, 32, 32, 22016, 32768, 0),
     {"rms_norm_eps", NULL, ZT_CF_REAL, CC_AT(norm_eps), 1e-6},
     {"num_key_value_heads", NULL, ZT_CF_HEADS, CC_AT(kv_heads), 32},
     {"head_dim", NULL, ZT_CF_SIZE, CC_AT(head_width), CC_LATER},
@@ -128,7 +128,7 @@ static const zt_config_field qwen2_fields[] = {
 };
 
 static const zt_config_field qwen3_fields[] = {
-    CC_LLAMA(151936, 4096, 32, 32, 22016, 32768),
+    CC_LLAMA(151936, 4096, 32, 32, 22016, 32768, 0),
     {"rms_norm_eps", NULL, ZT_CF_REAL, CC_AT(norm_eps), 1e-6},
     {"num_key_value_heads", NULL, ZT_CF_HEADS, CC_AT(kv_heads), 32},
     {"head_dim", NULL, ZT_CF_SIZE, CC_AT(head_width), 128},
@@ -137,7 +137,7 @@ static const zt_config_field qwen3_fields[] = {
 };
 
 static const zt_config_field mistral_fields[] = {
-    CC_LLAMA(32000, 4096, 32, 32, 14336, 131072),
+    CC_LLAMA(32000, 4096, 32, 32, 14336, 131072, 0),
     {"rms_norm_eps", NULL, ZT_CF_REAL, CC_AT(norm_eps), 1e-6},
     {"num_key_value_heads", NULL, ZT_CF_HEADS, CC_AT(kv_heads), 8},
     {"head_dim", NULL, ZT_CF_SIZE, CC_AT(head_width), CC_LATER},
@@ -145,11 +145,29 @@ static const zt_config_field mistral_fields[] = {
 };
 
 static const zt_config_field olmo2_fields[] = {
-    CC_LLAMA(50304, 4096, 32, 32, 11008, 2048),
+    CC_LLAMA(50304, 4096, 32, 32, 11008, 2048, 0),
     {"rms_norm_eps", NULL, ZT_CF_REAL, CC_AT(norm_eps), 1e-5},
     {"num_key_value_heads", NULL, ZT_CF_SIZE, CC_AT(kv_heads), CC_LATER},
     {"head_dim", NULL, ZT_CF_SIZE, CC_AT(head_width), CC_LATER},
     {"attention_bias", NULL, ZT_CF_BOOL, CC_AT(attention_bias), 0},
+    {NULL, NULL, ZT_CF_SIZE, 0, 0},
+};
+
+/* Keys of all Gemma models, after those of Llama. */
+#define CC_GEMMA(capped_scores, capped_logits)                                                     \
+    {"rms_norm_eps", NULL, ZT_CF_REAL, CC_AT(norm_eps), 1e-6},                                     \
+        {"num_key_value_heads", NULL, ZT_CF_SIZE, CC_AT(kv_heads), 4},                             \
+        {"head_dim", NULL, ZT_CF_SIZE, CC_AT(head_width), 256},                                    \
+        {"attention_bias", NULL, ZT_CF_BOOL, CC_AT(attention_bias), 0},                            \
+        {"query_pre_attn_scalar", NULL, ZT_CF_ABOVE, CC_AT(score_width), 256},                     \
+        {"attn_logit_softcapping", NULL, ZT_CF_CAP, CC_AT(score_cap), capped_scores},              \
+    {                                                                                              \
+        "final_logit_softcapping", NULL, ZT_CF_CAP, CC_AT(logit_cap), capped_logits                \
+    }
+
+static const zt_config_field gemma2_fields[] = {
+    CC_LLAMA(256000, 2304, 26, 8, 9216, 8192, 1),
+    CC_GEMMA(50, 30),
     {NULL, NULL, ZT_CF_SIZE, 0, 0},
 };
 
@@ -209,6 +227,11 @@ static const zt_config_refusal olmo2_refusals[] = {
     {NULL, NULL, NULL},
 };
 
+static const zt_config_refusal gemma_refusals[] = {
+    {"use_bidirectional_attention", NULL, "attention to later tokens is not supported"},
+    {NULL, NULL, NULL},
+};
+
 static const zt_config_refusal bloom_refusals[] = {
     {"apply_residual_connection_post_layernorm", NULL,
      "residuals that start from a norm are not supported"},
@@ -237,6 +260,7 @@ const zt_config_class zt_config_classes[ZT_CONFIG_CLASSES] = {
     {"Qwen3ForCausalLM", "qwen3", ZT_LLAMA, qwen3_fields, no_refusals, ZT_WINDOW_UPPER},
     {"MistralForCausalLM", "mistral", ZT_LLAMA, mistral_fields, no_refusals, ZT_WINDOW_ALL},
     {"Olmo2ForCausalLM", "olmo2", ZT_LLAMA, olmo2_fields, olmo2_refusals, ZT_WINDOW_NONE},
+    {"Gemma2ForCausalLM", "gemma2", ZT_LLAMA, gemma2_fields, gemma_refusals, ZT_WINDOW_PATTERN},
     {"OPTForCausalLM", "opt", ZT_OPT, opt_fields, opt_refusals, ZT_WINDOW_NONE},
     {"GPTNeoXForCausalLM", "gpt_neox", ZT_NEOX, neox_fields, neox_refusals, ZT_WINDOW_NONE},
     {"BloomForCausalLM", "bloom", ZT_BLOOM, bloom_fields, bloom_refusals, ZT_WINDOW_NONE},

@@ -10,13 +10,19 @@
 
 #include "engine/model/config_file.h"
 
-/* ZT_CF_HEADS: a size that has a default when absent; if it is null, it is set later. */
+/*
+ * ZT_CF_HEADS  a size that has a default when absent; if it is null, it is set later
+ * ZT_CF_ABOVE  a number above 0
+ * ZT_CF_CAP    the same; 0 if it is null
+ */
 typedef enum zt_config_type {
     ZT_CF_SIZE,
     ZT_CF_HEADS,
     ZT_CF_BOOL,
     ZT_CF_RATE,
-    ZT_CF_REAL
+    ZT_CF_REAL,
+    ZT_CF_ABOVE,
+    ZT_CF_CAP
 } zt_config_type;
 
 /* A key of the file, and the member that it sets. */
@@ -43,7 +49,7 @@ typedef struct zt_config_class {
 /* T5 without the map to the vocabulary: its parameters can be counted, not trained. */
 #define ZT_CONFIG_T5_BODY "T5Model"
 
-enum { ZT_CONFIG_CLASSES = 13 };
+enum { ZT_CONFIG_CLASSES = 14 };
 extern const zt_config_class zt_config_classes[ZT_CONFIG_CLASSES];
 
 /* Refused for all models. */

@@ -2,8 +2,8 @@
 /*
  * config_rotary.c: reads rotary positions and sliding windows from a config.json.
  *
- * Source: LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig and GPTNeoXConfig of transformers
- * 5.23, and their models: a query at i sees keys above i - sliding_window.
+ * Source: LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig, Gemma2Config and GPTNeoXConfig of
+ * transformers 5.23, and their models: a query at i sees keys above i - sliding_window.
  */
 #include <inttypes.h>
 
@@ -222,7 +222,7 @@ int zt_config_windows(const zt_config_file *f, zt_windows kind)
     if (first == UINT64_MAX)
         width = 0;
     for (uint64_t i = 0; rc == CKPT_OK && i < c->layers; i++)
-        slides[i] = width > 0 && i >= first;
+        slides[i] = width > 0 && i >= first && !(kind == ZT_WINDOW_PATTERN && i % 2 == 1);
     if (rc == CKPT_OK)
         rc = cr_layer_types(f, kind, slides);
     for (uint64_t i = 0; i < c->layers; i++)

@@ -4,6 +4,8 @@
  * learned positions), and the final norm with the map to the vocabulary.  T5 has the same first
  * layer.
  */
+#include <math.h>
+
 #include "engine/model/layers.h"
 
 /* ---- embedding ---- */
@@ -11,7 +13,19 @@
 static uint64_t en_embed_scratch(const zt_model *m, const zt_layer *l, const zt_batch *b)
 {
     (void)l;
-    return m->config.dropout_embed > 0.0F ? zt_batch_rows(b) * m->config.hidden * zt_elem(m) : 0;
+    return m->config.dropout_embed > 0.0F || m->config.embed_scaled
+               ? zt_batch_rows(b) * m->config.hidden * zt_elem(m)
+               : 0;
+}
+
+/* Multiply n embeddings, or their gradients, by the root of the hidden size, rounded to the model's
+ * dtype as in transformers. */
+static void en_scale(const zt_model *m, uint64_t n, void *x)
+{
+    const float root = (float)zt_round_to(m->dtype, sqrt((double)m->config.hidden));
+
+    if (m->config.embed_scaled)
+        m->device->ops->scale(m->device, m->dtype, n, x, root);
 }
 
 static void en_embed_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
@@ -37,6 +51,7 @@ static void en_embed_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, 
         e.position = NULL;
     }
     m->device->ops->embed(m->device, m->dtype, &e);
+    en_scale(m, c.rows * m->config.hidden, y);
     zt_drop(&c, ZT_SITE_EMBED, m->config.dropout_embed,
             &(zt_dropout){.n = c.rows * m->config.hidden, .x = y, .y = y});
 }
@@ -66,6 +81,12 @@ static void en_embed_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, 
     if (p->train && m->config.dropout_embed > 0.0F) {
         zt_drop(&c, ZT_SITE_EMBED, m->config.dropout_embed,
                 &(zt_dropout){.n = c.rows * m->config.hidden, .x = dy, .y = p->scratch});
+        e.dy = p->scratch;
+    }
+    if (m->config.embed_scaled) {
+        if (e.dy != p->scratch)
+            m->device->ops->copy(m->device, p->scratch, dy, c.rows * m->config.hidden * zt_elem(m));
+        en_scale(m, c.rows * m->config.hidden, p->scratch);
         e.dy = p->scratch;
     }
     m->device->ops->embed_grad(m->device, m->dtype, &e);

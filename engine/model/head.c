@@ -8,6 +8,9 @@
  * end.  In training the backward pass does all the work: for one chunk of rows after the other it
  * computes logits, loss, gradient of the logits, and the products of that with the weight and with
  * h.  So logits never take more than HD_CHUNK bytes, and no product is computed twice.
+ *
+ * Capped logits (Gemma 2) are cap * tanh(logit / cap), in three steps that each round, as in
+ * transformers.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -101,7 +104,9 @@ static bool hd_rows_new(hd_rows *r, const zt_call *c, bool shifted)
 static uint64_t hd_chunk(const zt_model *m, uint64_t rows)
 {
     uint64_t n_bytes = m->max_logits != 0 ? m->max_logits : HD_CHUNK;
-    uint64_t most = n_bytes / (m->config.vocab * zt_elem(m));
+    // with a cap two numbers for each logit
+    uint64_t each = m->config.logit_cap > 0.0F ? 2 * zt_elem(m) : zt_elem(m);
+    uint64_t most = n_bytes / (m->config.vocab * each);
     uint64_t n_chunks;
 
     most = most == 0 ? 1 : most;
@@ -112,6 +117,7 @@ static uint64_t hd_chunk(const zt_model *m, uint64_t rows)
 typedef struct hd_work {
     int32_t *row, *label;
     void *x, *h, *dh, *kept, *logits;
+    void *raw;      /* logits / cap; NULL: no cap */
     uint64_t chunk; /* rows */
     uint64_t ld;    /* elements from one row of logits to the next */
     uint64_t n_bytes;
@@ -135,6 +141,7 @@ static hd_work hd_working(const zt_model *m, uint64_t rows, const zt_lm_body *bo
     w.dh = zt_room_elems(&room, m, h);
     w.kept = zt_room_take(&room, body->kept(m, rows));
     w.logits = zt_room_elems(&room, m, w.chunk * w.ld);
+    w.raw = m->config.logit_cap > 0.0F ? zt_room_elems(&room, m, w.chunk * w.ld) : NULL;
     w.n_bytes = room.used;
     return w;
 }
@@ -177,6 +184,16 @@ static void hd_scatter(const zt_call *c, uint64_t n, const hd_work *w, const voi
     d->ops->embed_grad(d, c->m->dtype, &e);
 }
 
+/* Cap n logits: y = cap * tanh(raw), where raw becomes raw / cap. */
+static void hd_cap(const zt_model *m, uint64_t n, void *raw, void *y)
+{
+    zt_device *d = m->device;
+
+    d->ops->scale(d, m->dtype, n, raw, 1.0F / m->config.logit_cap);
+    d->ops->act(d, m->dtype, ZT_TANH, n, y, raw);
+    d->ops->scale(d, m->dtype, n, y, m->config.logit_cap);
+}
+
 /* Loss of rows first..first + c->rows of all `n`, as a part of their mean; in training also the
  * gradients. */
 static double hd_chunk_loss(const zt_call *c, const hd_work *w, uint64_t first, uint64_t n,
@@ -188,7 +205,7 @@ static double hd_chunk_loss(const zt_call *c, const hd_work *w, uint64_t first, 
     bool grad = c->p->train;
     double loss = (double)NAN;
     double part = (double)c->rows / (double)n;
-    zt_map_fw fw = {.ldy = w->ld, .x = zt_at(m, w->h, at), .y = w->logits};
+    zt_map_fw fw = {.ldy = w->ld, .x = zt_at(m, w->h, at), .y = w->raw ? w->raw : w->logits};
     zt_loss a = {.kind = ZT_CROSS_ENTROPY,
                  .rows = c->rows,
                  .classes = m->config.vocab,
@@ -197,6 +214,8 @@ static double hd_chunk_loss(const zt_call *c, const hd_work *w, uint64_t first, 
 
     assert(c->rows > 0 && first + c->rows <= n && w->ld >= m->config.vocab);
     zt_map_forward(c, out, &fw);
+    if (w->raw)
+        hd_cap(m, c->rows * w->ld, w->raw, w->logits);
     a.label = w->label + first;
     a.logits = w->logits;
     a.grad = grad;
@@ -205,7 +224,13 @@ static double hd_chunk_loss(const zt_call *c, const hd_work *w, uint64_t first, 
     m->device->ops->loss(m->device, m->dtype, &a);
     if (grad) {
         zt_map_bw bw = {.lddy = w->ld, .x = fw.x, .dy = w->logits, .dx = zt_at(m, w->dh, at)};
+        zt_act_grad cap = {.act = ZT_TANH, .n = c->rows * w->ld, .pre = w->raw};
 
+        // the cap's two factors cancel in the gradient
+        cap.dy = w->logits;
+        cap.dx = w->logits;
+        if (w->raw)
+            m->device->ops->act_grad(m->device, m->dtype, &cap);
         zt_map_backward(c, out, &bw);
     }
     return c->rows == n ? loss : loss * part;
@@ -240,6 +265,8 @@ static void hd_all_logits(const zt_call *c, const zt_lm_body *body, const hd_row
 
     body->fw(c, w.kept, x, w.h);
     zt_map_forward(c, &zt_own_of(m)->out, &fw);
+    if (m->config.logit_cap > 0.0F)
+        hd_cap(m, c->rows * m->config.vocab, c->p->logits, c->p->logits);
     if (r->n == 0)
         return;
     d->ops->put(d, w.label, r->all, c->rows * sizeof *w.label);

@@ -15,6 +15,9 @@
  *
  *     r = x + norm(o(attention(x)));  y = r + norm(down(silu(gate r) * up r))
  *
+ * Gemma 2 (arXiv 2408.00118) has both kinds of norms, which multiply by 1 + w, GELU for SiLU, caps
+ * of scores and logits, and windows in every other layer.
+ *
  * q, k, v lie side by side in rows of (heads + 2 kv_heads) * head_width.  With norms of q and k,
  * all rows of q come first, then those of k and v, so heads are the rows of a norm.
  */

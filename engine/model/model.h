@@ -15,7 +15,7 @@
  *     linear.c   linear maps of layers, with or without a LoRA adapter
  *     head.c     the head of language models: rows that count, logits in chunks, the loss
  *     ends.c     first and last layer of GPT-2 and Llama
- *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral, OLMo-2) opt.c neox.c bloom.c
+ *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2) opt.c neox.c bloom.c
  *     decoder.c  blocks of OPT, GPT-NeoX and BLOOM
  *     rope.c     rotary positions
  *     t5.c       T5; t5_ends.c: its bridge between encoder and decoder, its head
@@ -31,7 +31,7 @@
 #include "libckpt/base/vec.h"
 #include "libckpt/map/value.h"
 
-/* ZT_LLAMA includes Qwen2, Qwen3, Mistral and OLMo-2, which are Llama with other settings. */
+/* ZT_LLAMA includes Qwen2, Qwen3, Mistral, OLMo-2 and Gemma 2, which are Llama with other settings. */
 typedef enum zt_arch {
     ZT_BERT_CLASSIFIER,
     ZT_BERT_MLM,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral, OLMo-2; also OPT, GPT-NeoX, BLOOM.
+"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2; also OPT, GPT-NeoX, BLOOM.
 
     kin.py --bin build/bin [-v] [NAME...]
 
@@ -60,6 +60,9 @@ VARIANTS = {
     'neox serial': ('GPTNeoX', {'use_parallel_residual': False}, 3, 1, True),
     'bloom': ('Bloom', {}, 2, 3, True),
     'olmo2': ('Olmo2', {}, 2, 3, True),
+    'gemma2': ('Gemma2', {'head_dim': 8, 'query_pre_attn_scalar': 20, 'sliding_window': 5}, 2, 3, True),
+    'gemma2 no caps': ('Gemma2', {**ROPE, 'head_dim': 6, 'attn_logit_softcapping': None, 'final_logit_softcapping': None,
+                                  'tie_word_embeddings': False}, 1, 1, False),
     'olmo2 bias, tied': ('Olmo2', {**LLAMA3, 'attention_bias': True, 'tie_word_embeddings': True}, 3, 2, False),
 }
 

@@ -41,6 +41,8 @@ MODELS = [
     ('MistralForCausalLM', 'MistralConfig', {**SMALL, 'head_dim': 24, 'hidden_act': 'gelu'}),
     ('Olmo2ForCausalLM', 'Olmo2Config', {}),
     ('Olmo2ForCausalLM', 'Olmo2Config', {**SMALL, 'tie_word_embeddings': True, 'attention_bias': True, 'rope_parameters': YARN}),
+    ('Gemma2ForCausalLM', 'Gemma2Config', {}),
+    ('Gemma2ForCausalLM', 'Gemma2Config', {**SMALL, 'head_dim': 24, 'tie_word_embeddings': False, 'attention_bias': True}),
     ('GPT2LMHeadModel', 'GPT2Config', {}),
     ('GPT2LMHeadModel', 'GPT2Config', {'tie_word_embeddings': False, 'n_inner': 100, 'activation_function': 'relu'}),
     ('OPTForCausalLM', 'OPTConfig', {}),

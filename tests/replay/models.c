@@ -35,6 +35,8 @@ static bool mg_low(const mc_case *c, const char *dtype, const mc_result *r)
     double loss = fabs(r->loss - want);
     double norm = fabs(r->norm - want_norm) / want_norm;
     double most = bf16 ? strncmp(c->name, "t5", 2) == 0 ? 2e-2 : 5e-3 : 6e-4;
+    // norms of the branches' outputs enlarge the roundings of transformers' steps
+    most *= c->model->config.norm_branch ? 2 : 1;
     bool ok = loss <= (rounded ? ulp : bf16 ? 2e-3 : 3e-4) && norm <= most;
 
     printf("%-4s %-18s %s loss %.8f (%.1e off) norm %.6f (rel %.1e)\n", ok ? "ok" : "FAIL", c->name,

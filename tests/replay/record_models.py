@@ -29,10 +29,10 @@ BLOOM = dict(vocab_size=53, hidden_size=18, n_layer=2, n_head=3)
 SMALL = dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              max_position_embeddings=32)
 # settings that a kind has instead of BASE
-BASES = {'OPT': OPT, 'GPTNeoX': NEOX, 'Bloom': BLOOM, 'Olmo2': SMALL}
+BASES = {'OPT': OPT, 'GPTNeoX': NEOX, 'Bloom': BLOOM, 'Olmo2': SMALL, 'Gemma2': SMALL}
 
 # kinds with norms of the branches' outputs
-NORMED = ('Olmo2',)
+NORMED = ('Olmo2', 'Gemma2')
 
 # name: (kind, settings, masked: at the right side, or 'left')
 MODELS = {
@@ -55,6 +55,11 @@ MODELS = {
     'olmo2': ('Olmo2', {}, True),
     'olmo2_bias': ('Olmo2', {**ROPE, 'attention_bias': True, 'tie_word_embeddings': True, 'num_key_value_heads': 4, 'hidden_act': 'gelu',
                              'pad_token_id': 20}, False),
+    'gemma2': ('Gemma2', {'sliding_window': 4, 'head_dim': 6, 'query_pre_attn_scalar': 20, 'attn_logit_softcapping': 5.0,
+                          'final_logit_softcapping': 4.0}, True),
+    'gemma2_full': ('Gemma2', {**ROPE, 'head_dim': 4, 'attn_logit_softcapping': 6.0, 'final_logit_softcapping': None,
+                               'attention_bias': True, 'tie_word_embeddings': False, 'hidden_activation': 'silu', 'sliding_window': 3,
+                               'layer_types': ['full_attention', 'sliding_attention']}, 'left'),
 }
 T5 = dict(vocab_size=61, d_model=24, d_kv=8, d_ff=40, num_layers=2, num_heads=4, decoder_start_token_id=0, dropout_rate=0.0,
           relative_attention_num_buckets=12, relative_attention_max_distance=20)
@@ -74,8 +79,9 @@ def make(kind, settings):
     with torch.no_grad():
         for name, p in model.named_parameters():
             # norms of a branch's output, or of q and k, would enlarge the roundings of small values
-            noise = torch.randn(p.shape) * (0.2 if p.ndim == 1 else 0.15 if kind in NORMED else 0.08)
-            p.copy_(noise + (1 if 'norm' in name else 0))
+            wide = p.ndim == 1 or (kind in NORMED and '.layers.' in name)
+            noise = torch.randn(p.shape) * (0.2 if wide else 0.08)
+            p.copy_(noise + (1 if 'norm' in name and 'Gemma' not in kind else 0))
     return model
 
 

@@ -25,6 +25,8 @@ MODELS = {
     'bloom': ('Bloom', dict(vocab_size=41, hidden_size=16, n_layer=2, n_head=4)),
     'neox': ('GPTNeoX', dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
                              max_position_embeddings=12)),
+    'gemma2': ('Gemma2', dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+                              num_key_value_heads=2, head_dim=6, query_pre_attn_scalar=10, sliding_window=4, max_position_embeddings=12)),
     'olmo2': ('Olmo2', dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
                             num_key_value_heads=2, max_position_embeddings=12)),
     'opt': ('OPT', dict(vocab_size=41, hidden_size=16, word_embed_proj_dim=12, ffn_dim=24, num_hidden_layers=2, num_attention_heads=4,
@@ -32,6 +34,8 @@ MODELS = {
 }
 # names that differ in model folders, as zerotrain writes them
 HUB = {'neox': {'lm_head.weight': 'embed_out.weight'}}
+# kinds with norms of the branches' outputs, which enlarge the roundings of small values
+NORMED = ('Olmo2', 'Gemma2')
 # (world, stage, dtype); those in 16 bits have no final weights
 RUNS = ((1, 0, 'fp32'), (2, 1, 'fp32'), (2, 3, 'fp32'), (3, 2, 'fp32'), (3, 3, 'bf16'))
 
@@ -54,7 +58,7 @@ def make(name):
     model = getattr(transformers, kind + 'ForCausalLM')._from_config(config, attn_implementation='eager')
     with torch.no_grad():   # biases and norms as no new model has them
         for p in model.parameters():
-            p.add_((0.1 if p.ndim == 1 else 0.05) * torch.randn(p.shape))
+            p.add_((0.1 if p.ndim == 1 else 0.15 if kind in NORMED else 0.05) * torch.randn(p.shape))
     return model
 
 

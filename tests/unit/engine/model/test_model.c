@@ -14,9 +14,10 @@ static const char *const names[] = {"bert_cls",    "bert_reg",  "bert_mlm",     
                                     "gpt2_masked", "llama_gqa", "llama3_tied_bias"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
-static const char *const kin[] = {"qwen2", "qwen2_tied",   "qwen3",    "mistral",   "qwen2_windows",
-                                  "opt",   "opt_after",    "opt_gelu", "neox",      "neox_serial",
-                                  "bloom", "bloom_untied", "olmo2",    "olmo2_bias"};
+static const char *const kin[] = {"qwen2",         "qwen2_tied",  "qwen3",     "mistral",
+                                  "qwen2_windows", "opt",         "opt_after", "opt_gelu",
+                                  "neox",          "neox_serial", "bloom",     "bloom_untied",
+                                  "olmo2",         "olmo2_bias",  "gemma2",    "gemma2_full"};
 enum { N_KIN = sizeof kin / sizeof *kin };
 
 /* ---- structure ---- */
@@ -183,7 +184,9 @@ static void check_low(const char *folder, const char *name, ckpt_dtype dtype, co
         assert_true(fabs(r.loss - want) <= (bf16 ? 2e-3 : 3e-4));
     }
     want = mc_want(&c, text, "gradnorm");
-    assert_true(fabs(r.norm - want) <= want * (bf16 ? 5e-3 : 6e-4));
+    // norms of the branches' outputs enlarge the roundings of transformers' steps
+    assert_true(fabs(r.norm - want) <=
+                want * (bf16 ? 5e-3 : 6e-4) * (c.model->config.norm_branch ? 2 : 1));
     mc_close(&c);
 }
 
@@ -304,6 +307,13 @@ static void logits_in_chunks(void **state)
     assert_true(mc_distance(a, b, n) <= 1e-6 * mc_largest(a, n));
     assert_true(fabs(mc_evaluate(&c, NULL) - loss) <= 1e-6 * loss);
     c.model->max_logits = 1; // less than a row: one at a time
+    assert_true(fabs(mc_evaluate(&c, NULL) - loss) <= 1e-6 * loss);
+    mc_close(&c);
+    open_case(&c, "gemma2", &(mc_opts){.dtype = CKPT_F32}); // capped logits need twice the memory
+    loss = mc_train(&c, 1, 1, 1);
+    c.model->max_logits = 4 * 41 * sizeof(float);
+    mc_clear(&c);
+    assert_true(fabs(mc_train(&c, 1, 1, 1) - loss) <= 1e-6 * loss);
     assert_true(fabs(mc_evaluate(&c, NULL) - loss) <= 1e-6 * loss);
     mc_close(&c);
 }
@@ -471,7 +481,8 @@ static void freezing(void **state)
         "bert.embeddings.*,bert.encoder.layer.0.*", "transformer.w?e.*,*.ln_1.*",
         "model.embed_tokens.weight,model.layers.*", "model.decoder.embed_*,*.fc1.*",
         "*.project_in.*,*.final_layer_norm.*",      "gpt_neox.embed_in.*,*.query_key_value.*",
-        "transformer.word_emb*,*.dense.*",          "*.self_attn.?_norm.*,*.up_proj.*"};
+        "transformer.word_emb*,*.dense.*",          "*.self_attn.?_norm.*,*.up_proj.*",
+        "*.embed_tokens.*,*.k_proj.*,*.pre_*"};
 
     (void)state;
     for (size_t k = 0; k < sizeof with_tensors / sizeof *with_tensors; k++) {

@@ -21,6 +21,7 @@
 #define BLOOM   "\"architectures\": [\"BloomForCausalLM\"]"
 #define NEOX    "\"architectures\": [\"GPTNeoXForCausalLM\"]"
 #define MISTRAL "\"architectures\": [\"MistralForCausalLM\"]"
+#define GEMMA2  "\"architectures\": [\"Gemma2ForCausalLM\"]"
 #define OLMO2   "\"architectures\": [\"Olmo2ForCausalLM\"]"
 
 static ckpt_arena *arena;
@@ -361,6 +362,32 @@ static void olmo2_keys(void **state)
     near(c.norm_eps, 1e-6);
     bad(OLMO2 ", \"clip_qkv\": 8.0", CKPT_EUNSUPPORTED, "clip_qkv");
     bad(OLMO2 ", \"rope_scaling\": {\"rope_type\": \"yarn\"}", CKPT_EUNSUPPORTED, "yarn");
+}
+
+static void gemma2_keys(void **state)
+{
+    zt_model_config c = good(GEMMA2);
+
+    (void)state;
+    assert_true(c.arch == ZT_LLAMA && c.vocab == 256000 && c.hidden == 2304 && c.layers == 26);
+    assert_true(c.heads == 8 && c.kv_heads == 4 && c.head_width == 256 && c.inner == 9216);
+    assert_true(c.norm_first && c.norm_branch && c.norm_once && c.norm_plus_one && c.tied);
+    assert_true(c.act == ZT_GELU_TANH && c.embed_scaled && !c.qk_norm && c.padding == 0);
+    assert_true(c.score_width == 256 && c.score_cap == 50 && c.logit_cap == 30 && !c.rope_exact);
+    assert_true(c.window == 4096 && c.slides[0] && !c.slides[1] && c.slides[24] && !c.slides[25]);
+    c = good(GEMMA2 ", \"attn_logit_softcapping\": null, \"final_logit_softcapping\": null,"
+                    "\"hidden_act\": \"gelu\", \"hidden_activation\": \"silu\","
+                    "\"query_pre_attn_scalar\": 144, \"attention_bias\": true,"
+                    "\"num_hidden_layers\": 2, \"sliding_window\": 7,"
+                    "\"layer_types\": [\"full_attention\", \"sliding_attention\"]");
+    assert_true(c.score_cap == 0 && c.logit_cap == 0 && c.score_width == 144);
+    assert_true(c.act == ZT_SILU && c.attention_bias && c.output_bias && c.window == 7);
+    assert_true(!c.slides[0] && c.slides[1]);
+    bad(GEMMA2 ", \"attn_logit_softcapping\": 0", CKPT_EFORMAT, "attn_logit_softcapping");
+    bad(GEMMA2 ", \"final_logit_softcapping\": -1", CKPT_EFORMAT, "final_logit_softcapping");
+    bad(GEMMA2 ", \"query_pre_attn_scalar\": 0", CKPT_EFORMAT, "query_pre_attn_scalar");
+    bad(GEMMA2 ", \"query_pre_attn_scalar\": null", CKPT_EFORMAT, "query_pre_attn_scalar");
+    bad(GEMMA2 ", \"use_bidirectional_attention\": true", CKPT_EUNSUPPORTED, "bidirectional");
 }
 
 static void llama_keys(void **state)
@@ -723,12 +750,12 @@ int main(void)
         cmocka_unit_test(bert_keys),      cmocka_unit_test(gpt2_keys),
         cmocka_unit_test(opt_keys),       cmocka_unit_test(neox_keys),
         cmocka_unit_test(bloom_keys),     cmocka_unit_test(llama_keys),
-        cmocka_unit_test(olmo2_keys),     cmocka_unit_test(activations),
-        cmocka_unit_test(labels),         cmocka_unit_test(rope),
-        cmocka_unit_test(refused),        cmocka_unit_test(architectures),
-        cmocka_unit_test(wrong_values),   cmocka_unit_test(files),
-        cmocka_unit_test(real_files),     cmocka_unit_test(golden_files),
-        cmocka_unit_test(sizes),
+        cmocka_unit_test(olmo2_keys),     cmocka_unit_test(gemma2_keys),
+        cmocka_unit_test(activations),    cmocka_unit_test(labels),
+        cmocka_unit_test(rope),           cmocka_unit_test(refused),
+        cmocka_unit_test(architectures),  cmocka_unit_test(wrong_values),
+        cmocka_unit_test(files),          cmocka_unit_test(real_files),
+        cmocka_unit_test(golden_files),   cmocka_unit_test(sizes),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
