@@ -99,6 +99,16 @@ static bool ag_t5(const zt_model_config *m, ckpt_bytes *to)
         m->decoder_start, m->decoder_pad);
 }
 
+/* Add the divisors of LongRoPE. */
+static bool ag_divisors(const zt_model_config *m, ckpt_bytes *to)
+{
+    bool ok = ckpt_bytes_printf(to, "divisors of the model's rotary positions\t");
+
+    for (uint64_t i = 0; ok && m->rope_kind == ZT_ROPE_LONG && i < m->rotated / 2; i++)
+        ok = ckpt_bytes_printf(to, "%.17g %.17g ", m->rope_short[i], m->rope_long[i]);
+    return ok && ckpt_bytes_printf(to, "\n");
+}
+
 /* Add the width of attention windows, and the layers that have one. */
 static bool ag_windows(const zt_model_config *m, ckpt_bytes *to)
 {
@@ -130,10 +140,11 @@ static bool ag_model(const zt_model_config *m, ckpt_bytes *to)
                m->output_bias, m->mlp_bias, m->qk_norm, m->scale_attention, m->scale_by_layer,
                m->padding) &&
            ag_windows(m, to) && ag_decoder(m, to) && ag_llama(m, to) && ag_t5(m, to) &&
+           ag_divisors(m, to) &&
            ckpt_bytes_printf(to,
                              "rotary positions of the model\t%.17g %d %.17g %.17g %.17g "
                              "%.17g\ndropout rates of the model\t%.9g %.9g %.9g %.9g\n",
-                             m->rope_theta, m->rope_llama3, m->rope_factor, m->rope_low,
+                             m->rope_theta, (int)m->rope_kind, m->rope_factor, m->rope_low,
                              m->rope_high, m->rope_old, (double)m->dropout_embed,
                              (double)m->dropout_attention, (double)m->dropout_hidden,
                              (double)m->dropout_classifier);

@@ -52,6 +52,13 @@ int zt_cache_new(zt_cache **out, zt_model *m, uint64_t batch, uint64_t room, ckp
         return ckpt_fail(err, CKPT_ELIMIT,
                          "a batch of %" PRIu64 " texts of %" PRIu64 " tokens is empty or too large",
                          batch, room);
+    // the divisors change there, and transformers computes all keys again
+    if (m->config.rope_kind == ZT_ROPE_LONG && (double)room > m->config.rope_old)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "longrope: texts of more than original_max_position_embeddings = %.0f "
+                         "tokens are not generated; with --max-new-tokens or shorter prompts stay "
+                         "below, found %" PRIu64,
+                         m->config.rope_old, room);
     c->slot = ckpt_alloc(2 * m->layers.n * sizeof *c->slot);
     c->host = ckpt_alloc(3 * n * sizeof *c->host);
     c->seen = ckpt_alloc(batch * sizeof *c->seen);

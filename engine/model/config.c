@@ -350,8 +350,10 @@ static int cf_llama(const zt_config_file *f)
 {
     zt_model_config *c = f->out;
     const bool olmo2 = cf_is(f, "olmo2"), gemma = strncmp(c->model_type, "gemma", 5) == 0;
+    const bool phi3 = cf_is(f, "phi3");
     int rc;
 
+    c->fused = phi3;
     c->scale_attention = c->final_norm = true;
     c->output_bias = c->attention_bias;
     c->attention_bias = c->attention_bias || cf_is(f, "qwen2");
@@ -364,7 +366,7 @@ static int cf_llama(const zt_config_file *f)
         return CKPT_OK;
     rc = gemma ? cf_act(f, "hidden_activation", ZT_GELU_TANH) : cf_act(f, "hidden_act", ZT_SILU);
     if (rc == CKPT_OK)
-        rc = cf_padding(f, olmo2 ? 1 : gemma ? 0 : -1);
+        rc = cf_padding(f, olmo2 ? 1 : gemma ? 0 : phi3 ? 32000 : -1);
     if (rc == CKPT_OK)
         rc = cf_slices(f);
     return rc == CKPT_OK ? zt_config_rope(f) : rc;

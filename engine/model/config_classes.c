@@ -171,6 +171,15 @@ static const zt_config_field gemma2_fields[] = {
     {NULL, NULL, ZT_CF_SIZE, 0, 0},
 };
 
+static const zt_config_field phi3_fields[] = {
+    CC_LLAMA(32064, 3072, 32, 32, 8192, 4096, 0),
+    {"rms_norm_eps", NULL, ZT_CF_REAL, CC_AT(norm_eps), 1e-5},
+    {"num_key_value_heads", NULL, ZT_CF_SIZE, CC_AT(kv_heads), CC_LATER},
+    {"head_dim", NULL, ZT_CF_SIZE, CC_AT(head_width), CC_LATER},
+    {"resid_pdrop", NULL, ZT_CF_RATE, CC_AT(dropout_hidden), 0},
+    {NULL, NULL, ZT_CF_SIZE, 0, 0},
+};
+
 static const zt_config_field t5_fields[] = {
     {"vocab_size", NULL, ZT_CF_SIZE, CC_AT(vocab), 32128},
     {"d_model", "hidden_size", ZT_CF_SIZE, CC_AT(hidden), 512},
@@ -232,6 +241,15 @@ static const zt_config_refusal gemma_refusals[] = {
     {NULL, NULL, NULL},
 };
 
+/* Keys of Microsoft's own code that transformers does not follow. */
+static const zt_config_refusal phi3_refusals[] = {
+    {"embd_pdrop", NULL, "dropout of embeddings is not supported, and transformers has none"},
+    {"attention_bias", NULL, "biases are not supported"},
+    {"mlp_bias", NULL, "biases are not supported"},
+    {"lm_head_bias", NULL, "biases are not supported"},
+    {NULL, NULL, NULL},
+};
+
 static const zt_config_refusal bloom_refusals[] = {
     {"apply_residual_connection_post_layernorm", NULL,
      "residuals that start from a norm are not supported"},
@@ -261,6 +279,7 @@ const zt_config_class zt_config_classes[ZT_CONFIG_CLASSES] = {
     {"MistralForCausalLM", "mistral", ZT_LLAMA, mistral_fields, no_refusals, ZT_WINDOW_ALL},
     {"Olmo2ForCausalLM", "olmo2", ZT_LLAMA, olmo2_fields, olmo2_refusals, ZT_WINDOW_NONE},
     {"Gemma2ForCausalLM", "gemma2", ZT_LLAMA, gemma2_fields, gemma_refusals, ZT_WINDOW_PATTERN},
+    {"Phi3ForCausalLM", "phi3", ZT_LLAMA, phi3_fields, phi3_refusals, ZT_WINDOW_GIVEN},
     {"OPTForCausalLM", "opt", ZT_OPT, opt_fields, opt_refusals, ZT_WINDOW_NONE},
     {"GPTNeoXForCausalLM", "gpt_neox", ZT_NEOX, neox_fields, neox_refusals, ZT_WINDOW_NONE},
     {"BloomForCausalLM", "bloom", ZT_BLOOM, bloom_fields, bloom_refusals, ZT_WINDOW_NONE},

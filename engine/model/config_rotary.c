@@ -2,14 +2,28 @@
 /*
  * config_rotary.c: reads rotary positions and sliding windows from a config.json.
  *
- * Source: LlamaConfig, Qwen2Config, Qwen3Config, MistralConfig, Gemma2Config and GPTNeoXConfig of
- * transformers 5.23, and their models: a query at i sees keys above i - sliding_window.
+ * Source: the config classes of transformers 5.23 and their models: a query at i sees keys above
+ * i - sliding_window.
  */
 #include <inttypes.h>
+#include <math.h>
+#include <string.h>
 
 #include "engine/model/config_file.h"
 
 /* ---- rotary positions -------------------------------------------------------------------- */
+
+/* The name of the rope block's kind. */
+static const char *cr_type(const zt_config_file *f, const ckpt_value *rope)
+{
+    const ckpt_value *v = zt_config_get(rope, "rope_type");
+
+    v = v ? v : zt_config_get(rope, "type");
+    // of old files of Phi-3
+    if (v && strcmp(f->out->model_type, "phi3") == 0 && ckpt_value_is(v, "su"))
+        return "longrope";
+    return v ? zt_config_kind(v) : "default";
+}
 
 /* Read a positive number of the rope block. */
 static int cr_rope_number(const zt_config_file *f, const ckpt_value *rope, const char *key,
@@ -18,7 +32,8 @@ static int cr_rope_number(const zt_config_file *f, const ckpt_value *rope, const
     const ckpt_value *v = zt_config_get(rope, key);
 
     if (!v)
-        return ckpt_fail(f->err, CKPT_EFORMAT, "%s: rope_type llama3 needs %s", f->name, key);
+        return ckpt_fail(f->err, CKPT_EFORMAT, "%s: rope_type %s needs %s", f->name,
+                         cr_type(f, rope), key);
     if (!zt_config_number(v, out) || !(*out > 0 && *out < 1e30))
         return zt_config_fail(f, key, v, "a number above 0");
     return CKPT_OK;
@@ -40,7 +55,60 @@ static int cr_rope_llama3(const zt_config_file *f, const ckpt_value *rope)
         return ckpt_fail(f->err, CKPT_EFORMAT,
                          "%s: high_freq_factor %g must be above low_freq_factor %g", f->name,
                          c->rope_high, c->rope_low);
-    c->rope_llama3 = true;
+    return rc;
+}
+
+/* Read a list of positive numbers of the rope block, one for each rotated pair. */
+static int cr_rope_list(const zt_config_file *f, const ckpt_value *rope, const char *key,
+                        const double **out)
+{
+    const ckpt_value *v = zt_config_get(rope, key);
+    const ckpt_seq list = ckpt_value_seq(v);
+    double *at;
+
+    if (!v || v->kind != CKPT_V_LIST || list.n != f->out->rotated / 2)
+        return ckpt_fail(f->err, CKPT_EFORMAT,
+                         "%s: rope_type longrope needs %s, a list of %" PRIu64
+                         " numbers, one for each rotated pair; found %" PRIu64,
+                         f->name, key, f->out->rotated / 2, list.n);
+    at = ckpt_arena_array(f->arena, list.n, sizeof *at);
+    if (!at)
+        return ckpt_fail_memory(f->err);
+    for (uint64_t i = 0; i < list.n; i++) {
+        if (!zt_config_number(list.at[i], &at[i]) || !(at[i] > 0 && at[i] < 1e30))
+            return zt_config_fail(f, key, list.at[i], "numbers above 0");
+    }
+    *out = at;
+    return CKPT_OK;
+}
+
+/*
+ * Phi-3: read LongRoPE.  The length of pretraining lies beside the block.  Cosines and sines are
+ * multiplied by attention_factor, or by a number that follows from how far the model reaches.
+ */
+static int cr_rope_long(const zt_config_file *f, const ckpt_value *rope)
+{
+    zt_model_config *c = f->out;
+    const ckpt_value *v = zt_config_get(f->json, "original_max_position_embeddings");
+    uint64_t old = 4096;
+    double factor;
+    int rc = cr_rope_list(f, rope, "short_factor", &c->rope_short);
+
+    if (rc == CKPT_OK)
+        rc = cr_rope_list(f, rope, "long_factor", &c->rope_long);
+    if (rc == CKPT_OK && v)
+        rc = zt_config_size(f, "original_max_position_embeddings", v, &old);
+    if (rc == CKPT_OK && old < 2)
+        rc = zt_config_fail(f, "original_max_position_embeddings", v, "2 or more");
+    if (rc != CKPT_OK)
+        return rc;
+    c->rope_old = (double)old;
+    factor = (double)c->positions / c->rope_old;
+    if (zt_config_get(rope, "factor"))
+        rc = cr_rope_number(f, rope, "factor", &factor);
+    c->rope_factor = factor <= 1 ? 1 : sqrt(1 + log(factor) / log(c->rope_old));
+    if (rc == CKPT_OK && zt_config_get(rope, "attention_factor"))
+        rc = cr_rope_number(f, rope, "attention_factor", &c->rope_factor);
     return rc;
 }
 
@@ -59,19 +127,19 @@ static int cr_rope_theta(const zt_config_file *f, const ckpt_value *rope)
 }
 
 /*
- * Read how much of each head rotates: partial_rotary_factor of the rope block, or rotary_pct in old
- * files, or a quarter.
+ * Read how much of each head rotates: partial_rotary_factor of the rope block, or beside it `old`,
+ * or by default `x`.
  */
-static int cr_rope_part(const zt_config_file *f, const ckpt_value *rope)
+static int cr_rope_part(const zt_config_file *f, const ckpt_value *rope, const char *old, double x)
 {
     zt_model_config *c = f->out;
     const char *key = "partial_rotary_factor";
     const ckpt_value *v = zt_config_get(rope, key);
-    const uint64_t width = c->heads > 0 ? c->hidden / c->heads : 0;
-    double x = 0.25;
+    const uint64_t even = c->heads > 0 ? c->hidden / c->heads : 0;
+    const uint64_t width = c->head_width > 0 ? c->head_width : even;
 
     if (!v) {
-        key = "rotary_pct";
+        key = old;
         v = zt_config_get(f->json, key);
     }
     if (v && (!zt_config_number(v, &x) || !(x > 0 && x <= 1)))
@@ -97,11 +165,37 @@ static int cr_rope_whole(const zt_config_file *f, const ckpt_value *dict)
     return CKPT_OK;
 }
 
+/* Read the kind of scaling and its numbers. */
+static int cr_rope_kind(const zt_config_file *f, const ckpt_value *rope)
+{
+    zt_model_config *c = f->out;
+    const char *type = cr_type(f, rope);
+    const bool phi3 = strcmp(c->model_type, "phi3") == 0;
+
+    if (strcmp(type, "default") == 0)
+        return CKPT_OK;
+    if (strcmp(type, "longrope") == 0 && phi3) {
+        c->rope_kind = ZT_ROPE_LONG;
+        return cr_rope_long(f, rope);
+    }
+    if (strcmp(type, "linear") == 0 && !phi3) {
+        c->rope_kind = ZT_ROPE_LINEAR;
+        return cr_rope_number(f, rope, "factor", &c->rope_factor);
+    }
+    if (strcmp(type, "llama3") == 0 && !phi3) {
+        c->rope_kind = ZT_ROPE_LLAMA3;
+        return cr_rope_llama3(f, rope);
+    }
+    return ckpt_fail(f->err, CKPT_EUNSUPPORTED, "%s: rope_type %s is not supported; supported: %s",
+                     f->name, type, phi3 ? "default, longrope" : "default, linear, llama3");
+}
+
 /* Read rope_scaling, which files before release 5 have, in preference to rope_parameters. */
 int zt_config_rope(const zt_config_file *f)
 {
     const char *key = "rope_scaling";
-    const ckpt_value *rope = zt_config_get(f->json, key), *type;
+    const bool phi3 = strcmp(f->out->model_type, "phi3") == 0;
+    const ckpt_value *rope = zt_config_get(f->json, key);
     int rc;
 
     if (!rope || zt_config_idle(rope)) {
@@ -116,20 +210,16 @@ int zt_config_rope(const zt_config_file *f)
                              "%s: %s differs from layer to layer, which is not supported", f->name,
                              key);
     }
-    type = zt_config_get(rope, "rope_type");
-    type = type ? type : zt_config_get(rope, "type");
     rc = cr_rope_theta(f, rope);
-    if (rc == CKPT_OK)
-        rc = f->out->arch == ZT_NEOX ? cr_rope_part(f, rope) : cr_rope_whole(f, rope);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && f->out->arch == ZT_NEOX)
+        rc = cr_rope_part(f, rope, "rotary_pct", 0.25);
+    else if (rc == CKPT_OK && phi3)
+        rc = cr_rope_part(f, rope, "partial_rotary_factor", 1);
+    else if (rc == CKPT_OK)
+        rc = cr_rope_whole(f, rope);
+    if (rc == CKPT_OK && !phi3)
         rc = cr_rope_whole(f, f->json);
-    if (rc != CKPT_OK || !type || ckpt_value_is(type, "default"))
-        return rc;
-    if (!ckpt_value_is(type, "llama3"))
-        return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
-                         "%s: rope_type %s is not supported; default and llama3 are", f->name,
-                         zt_config_kind(type));
-    return cr_rope_llama3(f, rope);
+    return rc == CKPT_OK ? cr_rope_kind(f, rope) : rc;
 }
 
 /* ---- windows ------------------------------------------------------------------------------ */
@@ -138,11 +228,11 @@ int zt_config_rope(const zt_config_file *f)
 enum { CR_WINDOW = 4096, CR_UPPER = 28 };
 
 /* Read sliding_window: a width, or 0 for null. */
-static int cr_width(const zt_config_file *f, uint64_t *out)
+static int cr_width(const zt_config_file *f, zt_windows kind, uint64_t *out)
 {
     const ckpt_value *v = ckpt_value_get(f->json, "sliding_window");
 
-    *out = v ? 0 : CR_WINDOW;
+    *out = v || kind == ZT_WINDOW_GIVEN ? 0 : CR_WINDOW;
     return zt_config_get(f->json, "sliding_window") ? zt_config_size(f, "sliding_window", v, out)
                                                     : CKPT_OK;
 }
@@ -194,7 +284,7 @@ static int cr_layer_types(const zt_config_file *f, zt_windows kind, bool *slides
 
         if (rc != CKPT_OK)
             return rc;
-        if (kind == ZT_WINDOW_ALL && slides[i] != before)
+        if ((kind == ZT_WINDOW_ALL || kind == ZT_WINDOW_GIVEN) && slides[i] != before)
             return ckpt_fail(
                 f->err, CKPT_EUNSUPPORTED,
                 "%s: layer_types has %s for layer %" PRIu64
@@ -216,7 +306,7 @@ int zt_config_windows(const zt_config_file *f, zt_windows kind)
     slides = ckpt_arena_array(f->arena, c->layers, sizeof *slides);
     if (!slides)
         return ckpt_fail_memory(f->err);
-    rc = cr_width(f, &width);
+    rc = cr_width(f, kind, &width);
     if (rc == CKPT_OK && kind == ZT_WINDOW_UPPER)
         rc = cr_first(f, &first);
     if (first == UINT64_MAX)

@@ -38,6 +38,13 @@ typedef struct zt_block {
     zt_map map[ZT_MAPS];      /* indexed by the architecture's own enum */
 } zt_block;
 
+/* Cosines and sines of rotary positions on the device (rope.c): [rows, rotated width / 2]. */
+typedef struct zt_rope_table {
+    float *cos, *sin;
+    uint64_t rows;
+    bool far; /* with rope_long's divisors */
+} zt_rope_table;
+
 /* zt_model.own of every architecture. */
 struct zt_lm_body;
 typedef struct zt_own {
@@ -50,8 +57,7 @@ typedef struct zt_own {
     zt_map project_in, project_out; /* OPT: word embeddings -> hidden, and back */
     zt_map out;                     /* hidden (OPT: embed_width) -> classes or vocabulary */
     const struct zt_lm_body *lm;    /* language models: the computation before `out` */
-    float *cos_table, *sin_table;   /* rope.c, on the device: [rope_rows, rotated width / 2] */
-    uint64_t rope_rows;
+    zt_rope_table rope;
     /* T5, for the encoder and the decoder: tables of biases; on the device: the bucket of each
      * distance, for sequences of up to `reach` tokens */
     uint32_t bias[2];

@@ -18,6 +18,9 @@
  * Gemma 2 (arXiv 2408.00118) has both kinds of norms, which multiply by 1 + w, GELU for SiLU, caps
  * of scores and logits, and windows in every other layer.
  *
+ * Phi-3 (arXiv 2404.14219) has one map for q, k and v, one for gate and up, whose rows are dealt
+ * out, and dropout of the branches.
+ *
  * q, k, v lie side by side in rows of (heads + 2 kv_heads) * head_width.  With norms of q and k,
  * all rows of q come first, then those of k and v, so heads are the rows of a norm.
  */
@@ -50,6 +53,12 @@ typedef struct ll_kept {
 static uint64_t ll_packed(const zt_model *m)
 {
     return (m->config.heads + 2 * m->config.kv_heads) * m->config.head_width;
+}
+
+/* The last map of q, k and v, which may be one. */
+static int ll_last(const zt_model *m)
+{
+    return m->config.fused ? LL_Q : LL_V;
 }
 
 /* Number of heads of q, k or v. */
@@ -120,11 +129,12 @@ static ll_kept ll_keep(const zt_model *m, const zt_block *k, const zt_batch *b, 
     return t;
 }
 
-/* Workspace of the backward pass; the forward pass uses `spare` alone. */
+/* Workspace of the backward pass; the forward pass uses `spare` and `pair`. */
 typedef struct ll_work {
     void *d_act, *d_qkv; /* share memory, because d_act is not used after d_qkv begins */
     void *d_h, *d_o, *spare;
-    void *d_after; /* gradient of a branch's output before its norm */
+    void *d_after; /* gradient of a branch's output before its norm or dropout */
+    void *pair;    /* with one map for both: gate and up of each row, or their gradients */
     uint64_t n_bytes;
 } ll_work;
 
@@ -141,7 +151,9 @@ static ll_work ll_working(const zt_model *m, const zt_block *k, const zt_batch *
     w.d_qkv = w.d_act;
     w.d_h = zt_room_elems(&room, m, rows * f->hidden);
     w.d_o = zt_room_elems(&room, m, rows * f->heads * f->head_width);
-    w.d_after = zt_room_elems(&room, m, f->norm_branch ? rows * f->hidden : 0);
+    w.d_after =
+        zt_room_elems(&room, m, f->norm_branch || f->dropout_hidden > 0.0F ? rows * f->hidden : 0);
+    w.pair = zt_room_elems(&room, m, f->fused ? 2 * rows * f->inner : 0);
     for (int i = 0; i < ZT_MAPS; i++) {
         uint64_t n = zt_map_spare(m, &k->map[i], rows);
 
@@ -251,7 +263,7 @@ static void ll_fw_attention(const zt_call *c, const zt_block *k, const ll_kept *
     zt_map_fw o = {.x = t->o, .y = t->r, .low = t->low[LL_O], .spare = spare};
     zt_attention a = ll_attention(c, t);
 
-    for (int i = LL_Q; i <= LL_V; i++) {
+    for (int i = LL_Q; i <= ll_last(m); i++) {
         const ll_part to = ll_where(m, i, c->rows);
         zt_map_fw f = {.ldy = to.ld, .x = x, .low = t->low[i], .spare = spare};
 
@@ -268,6 +280,42 @@ static void ll_fw_attention(const zt_call *c, const zt_block *k, const ll_kept *
     zt_map_forward(c, &k->map[LL_O], &o);
     if (m->config.norm_branch)
         ll_fw_after(c, k, t, 0, t->r);
+    zt_drop(c, ZT_SITE_HIDDEN_1, m->config.dropout_hidden,
+            &(zt_dropout){.n = c->rows * m->config.hidden, .x = t->r, .y = t->r});
+}
+
+/* Deal the rows of one map out to gate and up; back: collect their gradients. */
+static void ll_deal(const zt_call *c, void *pair, const ll_kept *t, bool back)
+{
+    zt_model *m = c->m;
+    const uint64_t n = m->config.inner;
+
+    for (unsigned i = 0; i < 2; i++) {
+        void *one = i == 0 ? t->gate : t->up, *part = zt_at(m, pair, i * n);
+        zt_rows r = {.rows = c->rows, .width = n, .from = back ? one : part};
+
+        r.to = back ? part : one;
+        r.ld_from = back ? n : 2 * n;
+        r.ld_to = back ? 2 * n : n;
+        m->device->ops->rows(m->device, m->dtype, &r);
+    }
+}
+
+static void ll_fw_gate(const zt_call *c, const zt_block *k, const ll_kept *t, const void *x)
+{
+    zt_model *m = c->m;
+    const ll_work w = ll_working(m, k, &c->p->in, c->p->scratch);
+    zt_map_fw gate = {.x = x, .y = t->gate, .low = t->low[LL_GATE], .spare = w.spare};
+    zt_map_fw up = {.x = x, .y = t->up, .low = t->low[LL_UP], .spare = w.spare};
+
+    if (m->config.fused) {
+        gate.y = w.pair;
+        zt_map_forward(c, &k->map[LL_GATE], &gate);
+        ll_deal(c, w.pair, t, false);
+        return;
+    }
+    zt_map_forward(c, &k->map[LL_GATE], &gate);
+    zt_map_forward(c, &k->map[LL_UP], &up);
 }
 
 /* y = t->r + the inner layer of x. */
@@ -276,16 +324,13 @@ static void ll_fw_inner(const zt_call *c, const zt_block *k, const ll_kept *t, c
 {
     zt_model *m = c->m;
     void *spare = ll_working(m, k, &c->p->in, c->p->scratch).spare;
-    zt_map_fw gate = {.x = x, .y = t->gate, .low = t->low[LL_GATE], .spare = spare};
-    zt_map_fw up = {.x = x, .y = t->up, .low = t->low[LL_UP], .spare = spare};
     zt_map_fw down = {.x = t->act, .y = y, .low = t->low[LL_DOWN], .spare = spare};
     zt_swiglu act = {.n = c->rows * m->config.inner, .act = m->config.act};
 
     act.gate = t->gate;
     act.up = t->up;
     act.y = t->act;
-    zt_map_forward(c, &k->map[LL_GATE], &gate);
-    zt_map_forward(c, &k->map[LL_UP], &up);
+    ll_fw_gate(c, k, t, x);
     m->device->ops->swiglu(m->device, m->dtype, &act);
     if (!m->config.norm_branch) {
         zt_map_residual(c, &k->map[LL_DOWN], &down, t->r, ZT_SITE_HIDDEN_2);
@@ -322,10 +367,11 @@ static void ll_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const 
 static const void *ll_bw_after(const zt_call *c, const zt_block *k, const ll_kept *t,
                                const ll_work *w, int i, const void *dy)
 {
+    const uint32_t site = i == 0 ? ZT_SITE_HIDDEN_1 : ZT_SITE_HIDDEN_2;
     zt_norm_grad n = {.x = t->after[i], .dy = dy, .rstd = t->rstd_after[i], .dx = w->d_after};
 
     if (!c->m->config.norm_branch)
-        return dy;
+        return zt_branch_grad(c, site, dy, c->m->config.hidden, w->d_after);
     zt_affine_backward(c, &k->norm[LL_AFTER_1 + i], &n);
     return w->d_after;
 }
@@ -340,7 +386,7 @@ static void ll_bw_inner(const zt_call *c, const zt_block *k, const ll_kept *t, c
     void *to = first ? w->d_h : dx;
     zt_map_bw down = {.x = t->act, .dx = w->d_act, .low = t->low[LL_DOWN], .spare = w->spare};
     zt_swiglu act = {.n = c->rows * m->config.inner, .act = m->config.act, .dy = w->d_act};
-    zt_map_bw gate = {.dx_add = !first, .x = x, .dy = t->gate, .dx = to, .low = t->low[LL_GATE]};
+    zt_map_bw gate = {.dx_add = !first, .x = x, .dx = to, .low = t->low[LL_GATE]};
     zt_map_bw up = {.dx_add = true, .x = x, .dy = t->up, .dx = to, .low = t->low[LL_UP]};
     zt_norm_grad norm = {.dx_add = true, .x = t->r, .dy = w->d_h, .rstd = t->rstd2, .dx = dx};
 
@@ -351,10 +397,14 @@ static void ll_bw_inner(const zt_call *c, const zt_block *k, const ll_kept *t, c
     act.dgate = t->gate;
     act.dup = t->up;
     m->device->ops->swiglu_grad(m->device, m->dtype, &act);
+    if (m->config.fused)
+        ll_deal(c, w->pair, t, true);
+    gate.dy = m->config.fused ? w->pair : t->gate;
     gate.spare = w->spare;
     zt_map_backward(c, &k->map[LL_GATE], &gate);
     up.spare = w->spare;
-    zt_map_backward(c, &k->map[LL_UP], &up);
+    if (!m->config.fused)
+        zt_map_backward(c, &k->map[LL_UP], &up);
     if (first)
         zt_affine_backward(c, &k->norm[LL_NORM_2], &norm);
 }
@@ -387,7 +437,7 @@ static void ll_bw_qkv(const zt_call *c, const ll_kept *t, const ll_work *w, cons
         ll_bw_qk_norm(c, k, t, w, LL_Q);
         ll_bw_qk_norm(c, k, t, w, LL_K);
     }
-    for (int i = LL_Q; i <= LL_V; i++) {
+    for (int i = LL_Q; i <= ll_last(m); i++) {
         const ll_part from = ll_where(m, i, c->rows);
         zt_map_bw g = {.lddy = from.ld, .x = x, .dx = to, .low = t->low[i], .spare = w->spare};
 
@@ -484,23 +534,34 @@ static void ll_build_block(zt_build *b, uint64_t i)
     uint64_t q = f->heads * f->head_width;
     uint64_t kv = f->kv_heads * f->head_width;
     float std = f->init_range;
+    const bool one = f->fused;
     const struct {
         const char *module;
+        int map;
+        bool there;
         zt_map_shape shape;
-    } maps[ZT_MAPS] = {
-        [LL_Q] = {".self_attn.q_proj", {n, q, f->attention_bias, false, std}},
-        [LL_K] = {".self_attn.k_proj", {n, kv, f->attention_bias, false, std}},
-        [LL_V] = {".self_attn.v_proj", {n, kv, f->attention_bias, false, std}},
-        [LL_O] = {".self_attn.o_proj", {q, n, f->output_bias, false, std}},
-        [LL_GATE] = {".mlp.gate_proj", {n, f->inner, f->mlp_bias, false, std}},
-        [LL_UP] = {".mlp.up_proj", {n, f->inner, f->mlp_bias, false, std}},
-        [LL_DOWN] = {".mlp.down_proj", {f->inner, n, f->mlp_bias, false, std}},
+    } maps[] = {
+        {".self_attn.o_proj", LL_O, one, {q, n, f->output_bias, false, std}},
+        {".self_attn.qkv_proj", LL_Q, one, {n, q + 2 * kv, f->attention_bias, false, std}},
+        {".self_attn.q_proj", LL_Q, !one, {n, q, f->attention_bias, false, std}},
+        {".self_attn.k_proj", LL_K, !one, {n, kv, f->attention_bias, false, std}},
+        {".self_attn.v_proj", LL_V, !one, {n, kv, f->attention_bias, false, std}},
+        {".self_attn.o_proj", LL_O, !one, {q, n, f->output_bias, false, std}},
+        {".mlp.gate_up_proj", LL_GATE, one, {n, 2 * f->inner, f->mlp_bias, false, std}},
+        {".mlp.gate_proj", LL_GATE, !one, {n, f->inner, f->mlp_bias, false, std}},
+        {".mlp.up_proj", LL_UP, !one, {n, f->inner, f->mlp_bias, false, std}},
+        {".mlp.down_proj", LL_DOWN, true, {f->inner, n, f->mlp_bias, false, std}},
     };
 
     zt_build_layer(b, &ll_block_ops, true, name);
-    for (int j = 0; j < ZT_MAPS; j++) {
-        k->map[j] = zt_build_map(b, zt_build_name(b, name, maps[j].module), &maps[j].shape);
-        if (j == LL_O && f->qk_norm) {
+    for (int j = 0; j < ZT_MAPS; j++)
+        k->map[j] = zt_no_map;
+    for (size_t j = 0; j < sizeof maps / sizeof *maps; j++) {
+        const int map = maps[j].map;
+
+        if (maps[j].there)
+            k->map[map] = zt_build_map(b, zt_build_name(b, name, maps[j].module), &maps[j].shape);
+        if (maps[j].there && map == LL_O && f->qk_norm) {
             k->norm[LL_NORM_Q + LL_Q] = ll_build_qk_norm(b, name, LL_Q);
             k->norm[LL_NORM_Q + LL_K] = ll_build_qk_norm(b, name, LL_K);
         }

@@ -66,13 +66,14 @@ float zt_lora_std(uint64_t in)
     return (float)(1.0 / sqrt(3.0 * (double)in));
 }
 
-/* PEFT's default targets for each model type. */
-static const char *lr_default_targets(zt_arch arch)
+/* PEFT's default targets for each model type; PEFT has none for OLMo-2 and Phi-3. */
+static const char *lr_default_targets(const zt_model_config *f)
 {
-    switch (arch) {
+    switch (f->arch) {
     case ZT_GPT2:
         return "c_attn";
     case ZT_LLAMA:
+        return f->fused ? "qkv_proj" : "q_proj,v_proj";
     case ZT_OPT:
         return "q_proj,v_proj";
     case ZT_NEOX:
@@ -98,7 +99,7 @@ int zt_lora_begin(zt_model *m, const zt_lora *lora, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE, "LoRA: dropout is %g; expected 0 to below 1",
                          (double)lora->dropout);
     if (!targets || targets[0] == '\0')
-        targets = lr_default_targets(m->config.arch);
+        targets = lr_default_targets(&m->config);
     m->lora = *lora;
     m->lora.targets = ckpt_arena_string(m->arena, targets, strlen(targets));
     return !m->lora.targets ? ckpt_fail_memory(err) : CKPT_OK;

@@ -131,8 +131,8 @@ void zt_model_free(zt_model *m)
     if (!m)
         return;
     if (m->own && m->device) {
-        m->device->ops->release(m->device, zt_own_of(m)->cos_table);
-        m->device->ops->release(m->device, zt_own_of(m)->sin_table);
+        m->device->ops->release(m->device, zt_own_of(m)->rope.cos);
+        m->device->ops->release(m->device, zt_own_of(m)->rope.sin);
         m->device->ops->release(m->device, zt_own_of(m)->bucket[0]);
         m->device->ops->release(m->device, zt_own_of(m)->bucket[1]);
     }

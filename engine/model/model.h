@@ -15,7 +15,7 @@
  *     linear.c   linear maps of layers, with or without a LoRA adapter
  *     head.c     the head of language models: rows that count, logits in chunks, the loss
  *     ends.c     first and last layer of GPT-2 and Llama
- *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2) opt.c neox.c bloom.c
+ *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2, Phi-3) opt.c neox.c bloom.c
  *     decoder.c  blocks of OPT, GPT-NeoX and BLOOM
  *     rope.c     rotary positions
  *     t5.c       T5; t5_ends.c: its bridge between encoder and decoder, its head
@@ -31,7 +31,7 @@
 #include "libckpt/base/vec.h"
 #include "libckpt/map/value.h"
 
-/* ZT_LLAMA includes Qwen2, Qwen3, Mistral, OLMo-2 and Gemma 2, which are Llama with other settings. */
+/* ZT_LLAMA includes Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2 and Phi-3, which are Llama with other settings. */
 typedef enum zt_arch {
     ZT_BERT_CLASSIFIER,
     ZT_BERT_MLM,
@@ -54,6 +54,14 @@ static inline bool zt_arch_any_length(zt_arch a)
 {
     return a == ZT_LLAMA || a == ZT_NEOX || a == ZT_BLOOM || a == ZT_T5;
 }
+
+/* Scaling of rotary positions: rope_type of a config.json. */
+typedef enum zt_rope_kind {
+    ZT_ROPE_DEFAULT,
+    ZT_ROPE_LINEAR,
+    ZT_ROPE_LLAMA3,
+    ZT_ROPE_LONG
+} zt_rope_kind;
 
 /* The checked settings of a config.json; sizes are elements. */
 typedef struct zt_model_config {
@@ -96,9 +104,12 @@ typedef struct zt_model_config {
     bool gated, scale_outputs;
     uint64_t decoder_start, decoder_pad;
     double rope_theta;
-    bool rope_llama3;
+    zt_rope_kind rope_kind;
     bool rope_exact; /* OLMo-2: cosines and sines are not rounded to the model's dtype */
     double rope_factor, rope_low, rope_high, rope_old;
+    /* ZT_ROPE_LONG: divisors of the frequencies, [rotated / 2], for samples of up to rope_old tokens
+     * and for longer ones; rope_factor multiplies cosines and sines */
+    const double *rope_short, *rope_long;
     /* as config.json has them */
     float dropout_embed, dropout_attention, dropout_hidden, dropout_classifier;
     const ckpt_value *json; /* the whole file, for writing a model folder */
@@ -304,7 +315,7 @@ void zt_model_draw(const zt_model *m, uint32_t param, uint64_t seed, uint64_t fi
  * their begin; T5: the sources, masked at their end, and one token of decoder_input_ids.  Later
  * batches have one token of each sample in input_ids, seq 1; T5: in decoder_input_ids, seq 0.
  *
- * Errors  CKPT_ELIMIT
+ * Errors  CKPT_ELIMIT; CKPT_EUNSUPPORTED: longrope beyond the positions of its first divisors
  */
 int zt_cache_new(zt_cache **out, zt_model *m, uint64_t batch, uint64_t room, ckpt_err *err);
 void zt_cache_free(zt_cache *c); /* NULL is fine */

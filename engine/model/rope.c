@@ -14,18 +14,15 @@ static uint64_t rt_width(const zt_model_config *f)
 }
 
 /*
- * Rotation angle per position of pair j: theta^(-2j / width), with the width of a head's rotated
- * part, in fp32 as in transformers.  llama3 stretches the low frequencies and interpolates in
- * between (Llama 3.1, arXiv 2407.21783; formula as in config.json's rope_scaling).
+ * llama3 stretches the low frequencies and interpolates in between (Llama 3.1, arXiv 2407.21783;
+ * formula as in config.json's rope_scaling).
  */
-static float rt_frequency(const zt_model_config *f, uint64_t j)
+static float rt_llama3(const zt_model_config *f, float inv)
 {
-    float power = (float)(2 * j) / (float)rt_width(f);
-    float inv = 1.0F / (float)pow(f->rope_theta, (double)power);
     double length = 2.0 * 3.14159265358979323846 / (double)inv;
     double smooth;
 
-    if (!f->rope_llama3 || length < f->rope_old / f->rope_high)
+    if (length < f->rope_old / f->rope_high)
         return inv;
     if (length > f->rope_old / f->rope_low)
         return (float)((double)inv / f->rope_factor);
@@ -33,19 +30,44 @@ static float rt_frequency(const zt_model_config *f, uint64_t j)
     return (float)((1.0 - smooth) * (double)inv / f->rope_factor + smooth * (double)inv);
 }
 
-static void rt_fill(const zt_model *m, uint64_t rows, float *cos_table, float *sin_table)
+/*
+ * Rotation angle per position of pair j: theta^(-2j / width), with the width of a head's rotated
+ * part, and scaled, in fp32 as in transformers.
+ */
+static float rt_frequency(const zt_model_config *f, const zt_rope_table *t, uint64_t j)
 {
-    uint64_t half = rt_width(&m->config) / 2;
-    const ckpt_dtype dt = m->config.rope_exact ? CKPT_F32 : m->dtype;
+    const float power = (float)(2 * j) / (float)rt_width(f);
+    const float length = (float)pow(f->rope_theta, (double)power);
+
+    switch (f->rope_kind) {
+    case ZT_ROPE_LINEAR:
+        return 1.0F / length / (float)f->rope_factor;
+    case ZT_ROPE_LLAMA3:
+        return rt_llama3(f, 1.0F / length);
+    case ZT_ROPE_LONG: // Ding et al. 2024, arXiv 2402.13753
+        return 1.0F / ((float)(t->far ? f->rope_long : f->rope_short)[j] * length);
+    case ZT_ROPE_DEFAULT:
+    default:
+        return 1.0F / length;
+    }
+}
+
+static void rt_fill(const zt_model *m, const zt_rope_table *t, uint64_t rows, float *cos_table,
+                    float *sin_table)
+{
+    const zt_model_config *f = &m->config;
+    const uint64_t half = rt_width(f) / 2;
+    const ckpt_dtype dt = f->rope_exact ? CKPT_F32 : m->dtype;
+    const float by = f->rope_kind == ZT_ROPE_LONG ? (float)f->rope_factor : 1.0F;
 
     for (uint64_t j = 0; j < half; j++) {
-        float inv = rt_frequency(&m->config, j);
+        float inv = rt_frequency(f, t, j);
 
         for (uint64_t i = 0; i < rows; i++) {
             double angle = (double)((float)i * inv);
 
-            cos_table[i * half + j] = (float)zt_round_to(dt, cos(angle));
-            sin_table[i * half + j] = (float)zt_round_to(dt, sin(angle));
+            cos_table[i * half + j] = (float)zt_round_to(dt, (double)((float)cos(angle) * by));
+            sin_table[i * half + j] = (float)zt_round_to(dt, (double)((float)sin(angle) * by));
         }
     }
 }
@@ -54,30 +76,32 @@ static void rt_fill(const zt_model *m, uint64_t rows, float *cos_table, float *s
  * Make tables for at least seq positions on the device; false: out of memory, an error that the
  * device remembers.
  */
-static bool rt_tables(zt_model *m, uint64_t seq)
+static bool rt_tables(zt_model *m, zt_rope_table *t, uint64_t seq)
 {
-    zt_own *own = zt_own_of(m);
+    const zt_model_config *f = &m->config;
     zt_device *d = m->device;
-    uint64_t n = seq * (rt_width(&m->config) / 2);
+    const bool far = f->rope_kind == ZT_ROPE_LONG && (double)seq > f->rope_old;
+    const uint64_t n = seq * (rt_width(f) / 2);
     float *host;
 
-    if (own->rope_rows >= seq)
+    if (t->rows >= seq && t->far == far)
         return true;
-    d->ops->release(d, own->cos_table);
-    d->ops->release(d, own->sin_table);
-    own->rope_rows = 0;
-    own->cos_table = d->ops->alloc(d, n * sizeof *host);
-    own->sin_table = d->ops->alloc(d, n * sizeof *host);
+    d->ops->release(d, t->cos);
+    d->ops->release(d, t->sin);
+    t->rows = 0;
+    t->far = far;
+    t->cos = d->ops->alloc(d, n * sizeof *host);
+    t->sin = d->ops->alloc(d, n * sizeof *host);
     host = ckpt_alloc(2 * n * sizeof *host);
-    if (!own->cos_table || !own->sin_table || !host) {
+    if (!t->cos || !t->sin || !host) {
         ckpt_free(host);
         zt_device_fail(d, CKPT_ELIMIT, "out of memory for the table of rotary positions");
         return false;
     }
-    rt_fill(m, seq, host, host + n);
-    d->ops->put(d, own->cos_table, host, n * sizeof *host);
-    d->ops->put(d, own->sin_table, host + n, n * sizeof *host);
-    own->rope_rows = seq;
+    rt_fill(m, t, seq, host, host + n);
+    d->ops->put(d, t->cos, host, n * sizeof *host);
+    d->ops->put(d, t->sin, host + n, n * sizeof *host);
+    t->rows = seq;
     ckpt_free(host);
     return true;
 }
@@ -85,20 +109,19 @@ static bool rt_tables(zt_model *m, uint64_t seq)
 void zt_rotate(const zt_call *c, zt_rope *a)
 {
     zt_model *m = c->m;
-
+    zt_rope_table *t = &zt_own_of(m)->rope;
     zt_cache *cache = c->p->in.cache;
 
     a->rows = c->rows;
     a->seq = c->p->in.seq;
     a->width = m->config.head_width;
     a->turned = rt_width(&m->config);
-    if (!rt_tables(m, cache ? zt_cache_room(cache) : a->seq))
+    if (!rt_tables(m, t, cache ? zt_cache_room(cache) : a->seq))
         return;
-    a->cos = zt_own_of(m)->cos_table;
-    a->sin = zt_own_of(m)->sin_table;
+    a->cos = t->cos;
+    a->sin = t->sin;
     if (cache) {
-        const zt_rows cosines = {
-            .rows = zt_own_of(m)->rope_rows, .width = a->turned / 2, .from = a->cos};
+        const zt_rows cosines = {.rows = t->rows, .width = a->turned / 2, .from = a->cos};
         zt_rows sines = cosines;
 
         sines.from = a->sin;

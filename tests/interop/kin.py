@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2; also OPT, GPT-NeoX, BLOOM.
+"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2, Phi-3; also OPT, GPT-NeoX, BLOOM.
 
     kin.py --bin build/bin [-v] [NAME...]
 
@@ -60,6 +60,11 @@ VARIANTS = {
     'neox serial': ('GPTNeoX', {'use_parallel_residual': False}, 3, 1, True),
     'bloom': ('Bloom', {}, 2, 3, True),
     'olmo2': ('Olmo2', {}, 2, 3, True),
+    'phi3': ('Phi3', {'pad_token_id': 7}, 2, 3, True),
+    'phi4': ('Phi3', {'pad_token_id': 7, 'tie_word_embeddings': True, 'num_attention_heads': 3, 'num_key_value_heads': 1,
+                      'original_max_position_embeddings': 8,
+                      'rope_parameters': {'rope_type': 'longrope', 'rope_theta': 10000.0, 'partial_rotary_factor': 0.75,
+                                          'short_factor': [1.0, 1.5, 2.0], 'long_factor': [1.25, 3.0, 8.5]}}, 3, 2, False),
     'gemma2': ('Gemma2', {'head_dim': 8, 'query_pre_attn_scalar': 20, 'sliding_window': 5}, 2, 3, True),
     'gemma2 no caps': ('Gemma2', {**ROPE, 'head_dim': 6, 'attn_logit_softcapping': None, 'final_logit_softcapping': None,
                                   'tie_word_embeddings': False}, 1, 1, False),

@@ -29,7 +29,7 @@ BLOOM = dict(vocab_size=53, hidden_size=18, n_layer=2, n_head=3)
 SMALL = dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              max_position_embeddings=32)
 # settings that a kind has instead of BASE
-BASES = {'OPT': OPT, 'GPTNeoX': NEOX, 'Bloom': BLOOM, 'Olmo2': SMALL, 'Gemma2': SMALL}
+BASES = {'OPT': OPT, 'GPTNeoX': NEOX, 'Bloom': BLOOM, 'Olmo2': SMALL, 'Gemma2': SMALL, 'Phi3': SMALL}
 
 # kinds with norms of the branches' outputs
 NORMED = ('Olmo2', 'Gemma2')
@@ -55,6 +55,12 @@ MODELS = {
     'olmo2': ('Olmo2', {}, True),
     'olmo2_bias': ('Olmo2', {**ROPE, 'attention_bias': True, 'tie_word_embeddings': True, 'num_key_value_heads': 4, 'hidden_act': 'gelu',
                              'pad_token_id': 20}, False),
+    'phi3': ('Phi3', {'pad_token_id': 7, 'sliding_window': 5, 'original_max_position_embeddings': 20,
+                      'rope_parameters': {'rope_type': 'longrope', 'short_factor': [1.0, 1.75], 'long_factor': [2, 9.5]}}, True),
+    'phi4': ('Phi3', {'pad_token_id': 7, 'num_attention_heads': 2, 'num_key_value_heads': 1, 'tie_word_embeddings': True,
+                      'original_max_position_embeddings': 8,
+                      'rope_parameters': {'rope_type': 'longrope', 'rope_theta': 5000.0, 'partial_rotary_factor': 0.75,
+                                          'short_factor': [1.0, 1.5, 2], 'long_factor': [1.25, 3.0, 8.5]}}, False),
     'gemma2': ('Gemma2', {'sliding_window': 4, 'head_dim': 6, 'query_pre_attn_scalar': 20, 'attn_logit_softcapping': 5.0,
                           'final_logit_softcapping': 4.0}, True),
     'gemma2_full': ('Gemma2', {**ROPE, 'head_dim': 4, 'attn_logit_softcapping': 6.0, 'final_logit_softcapping': None,

@@ -29,6 +29,9 @@ MODELS = {
                               num_key_value_heads=2, head_dim=6, query_pre_attn_scalar=10, sliding_window=4, max_position_embeddings=12)),
     'olmo2': ('Olmo2', dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
                             num_key_value_heads=2, max_position_embeddings=12)),
+    'phi3': ('Phi3', dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
+                          num_key_value_heads=1, max_position_embeddings=12, pad_token_id=5,
+                          rope_parameters={'rope_type': 'default', 'rope_theta': 10000.0, 'partial_rotary_factor': 0.75})),
     'opt': ('OPT', dict(vocab_size=41, hidden_size=16, word_embed_proj_dim=12, ffn_dim=24, num_hidden_layers=2, num_attention_heads=4,
                         max_position_embeddings=12, dropout=0.0, pad_token_id=1)),
 }

@@ -13,8 +13,9 @@
 #define KIN    "tests/fixtures/models"
 
 /* Those whose tensors are among the fixtures. */
-static const char *const with_tensors[] = {
-    "bert_cls", "gpt2_masked", "llama_gqa", "opt", "opt_after", "neox", "bloom", "olmo2", "gemma2"};
+static const char *const with_tensors[] = {"bert_cls",  "gpt2_masked", "llama_gqa", "opt",
+                                           "opt_after", "neox",        "bloom",     "olmo2",
+                                           "gemma2",    "phi3"};
 
 /* The folder of a recorded model. */
 static inline const char *home_of(const char *name)

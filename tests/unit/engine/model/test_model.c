@@ -14,10 +14,10 @@ static const char *const names[] = {"bert_cls",    "bert_reg",  "bert_mlm",     
                                     "gpt2_masked", "llama_gqa", "llama3_tied_bias"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
-static const char *const kin[] = {"qwen2",         "qwen2_tied",  "qwen3",     "mistral",
-                                  "qwen2_windows", "opt",         "opt_after", "opt_gelu",
-                                  "neox",          "neox_serial", "bloom",     "bloom_untied",
-                                  "olmo2",         "olmo2_bias",  "gemma2",    "gemma2_full"};
+static const char *const kin[] = {
+    "qwen2",     "qwen2_tied", "qwen3",  "mistral",     "qwen2_windows", "opt",
+    "opt_after", "opt_gelu",   "neox",   "neox_serial", "bloom",         "bloom_untied",
+    "olmo2",     "olmo2_bias", "gemma2", "gemma2_full", "phi3",          "phi4"};
 enum { N_KIN = sizeof kin / sizeof *kin };
 
 /* ---- structure ---- */
@@ -318,6 +318,31 @@ static void logits_in_chunks(void **state)
     mc_close(&c);
 }
 
+/* LongRoPE has other angles for long samples: a table of one kind is not used for the other. */
+static void long_and_short(void **state)
+{
+    mc_case c, other;
+    double before, small;
+    const float *logits;
+    float first;
+
+    (void)state;
+    open_case(&c, "phi4", &(mc_opts){.dtype = CKPT_F32});
+    before = mc_evaluate(&c, NULL);
+    c.batch.seq = 8; // the length of pretraining
+    small = mc_evaluate(&c, c.logits);
+    logits = mc_get_values(&c, c.logits, 1);
+    first = logits[0];
+    c.batch.seq = 13;
+    assert_true(mc_evaluate(&c, NULL) == before);
+    open_case(&other, "phi4", &(mc_opts){.dtype = CKPT_F32});
+    other.batch.seq = 8;
+    assert_true(mc_evaluate(&other, other.logits) == small);
+    assert_true(mc_get_values(&other, other.logits, 1)[0] == first);
+    mc_close(&other);
+    mc_close(&c);
+}
+
 static void nothing_to_predict(void **state)
 {
     mc_case c;
@@ -482,7 +507,7 @@ static void freezing(void **state)
         "model.embed_tokens.weight,model.layers.*", "model.decoder.embed_*,*.fc1.*",
         "*.project_in.*,*.final_layer_norm.*",      "gpt_neox.embed_in.*,*.query_key_value.*",
         "transformer.word_emb*,*.dense.*",          "*.self_attn.?_norm.*,*.up_proj.*",
-        "*.embed_tokens.*,*.k_proj.*,*.pre_*"};
+        "*.embed_tokens.*,*.k_proj.*,*.pre_*",      "*.qkv_proj.*,*.down_proj.*"};
 
     (void)state;
     for (size_t k = 0; k < sizeof with_tensors / sizeof *with_tensors; k++) {
@@ -650,6 +675,7 @@ int main(void)
         cmocka_unit_test(scale_of_fp16),
         cmocka_unit_test(factor_is_rounded),
         cmocka_unit_test(logits_in_chunks),
+        cmocka_unit_test(long_and_short),
         cmocka_unit_test(nothing_to_predict),
         cmocka_unit_test(no_labels),
         cmocka_unit_test(dropout_gradients),

@@ -22,6 +22,7 @@
 #define NEOX    "\"architectures\": [\"GPTNeoXForCausalLM\"]"
 #define MISTRAL "\"architectures\": [\"MistralForCausalLM\"]"
 #define GEMMA2  "\"architectures\": [\"Gemma2ForCausalLM\"]"
+#define PHI3    "\"architectures\": [\"Phi3ForCausalLM\"]"
 #define OLMO2   "\"architectures\": [\"Olmo2ForCausalLM\"]"
 
 static ckpt_arena *arena;
@@ -185,7 +186,7 @@ static void llama_defaults(void **state)
     assert_true(c.heads == 32 && c.kv_heads == 32 && c.head_width == 128 && c.inner == 11008);
     assert_true(c.act == ZT_SILU && !c.tied && c.padding == -1);
     assert_true(!c.attention_bias && !c.mlp_bias && c.scale_attention);
-    assert_true(c.rope_theta == 10000 && !c.rope_llama3);
+    assert_true(c.rope_theta == 10000 && c.rope_kind == ZT_ROPE_DEFAULT);
     near(c.norm_eps, 1e-6);
     near(c.dropout_attention, 0);
     near(c.dropout_hidden, 0);
@@ -320,8 +321,8 @@ static void neox_keys(void **state)
     bad(NEOX ", \"rotary_pct\": 0", CKPT_EFORMAT, "rotary_pct");
     bad(NEOX ", \"hidden_size\": 24, \"num_attention_heads\": 4, \"rotary_pct\": 0.5",
         CKPT_EUNSUPPORTED, "rotary_pct");
-    bad(NEOX ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", CKPT_EUNSUPPORTED,
-        "linear");
+    bad(NEOX ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}", CKPT_EUNSUPPORTED,
+        "dynamic");
     bad(NEOX ", \"head_dim\": 8", CKPT_EUNSUPPORTED, "head_dim");
 }
 
@@ -388,6 +389,55 @@ static void gemma2_keys(void **state)
     bad(GEMMA2 ", \"query_pre_attn_scalar\": 0", CKPT_EFORMAT, "query_pre_attn_scalar");
     bad(GEMMA2 ", \"query_pre_attn_scalar\": null", CKPT_EFORMAT, "query_pre_attn_scalar");
     bad(GEMMA2 ", \"use_bidirectional_attention\": true", CKPT_EUNSUPPORTED, "bidirectional");
+}
+
+#define LONG                                                                                       \
+    "{\"rope_type\": \"longrope\", \"short_factor\": [1, 1.5, 2], \"long_factor\": [2, 3, 9.5]"
+
+static void phi3_keys(void **state)
+{
+    static const char small[] = PHI3 ", \"hidden_size\": 16, \"num_attention_heads\": 2,"
+                                     "\"partial_rotary_factor\": 0.75";
+    char text[600];
+    zt_model_config c = good(PHI3);
+
+    (void)state;
+    assert_true(c.arch == ZT_LLAMA && c.vocab == 32064 && c.hidden == 3072 && c.layers == 32);
+    assert_true(c.heads == 32 && c.kv_heads == 32 && c.head_width == 96 && c.inner == 8192);
+    assert_true(c.fused && c.norm_first && !c.norm_branch && !c.norm_once && !c.tied && !c.qk_norm);
+    assert_true(c.rotated == 96 && c.padding == 32000 && c.window == 0 && !c.slides);
+    assert_true(c.rope_kind == ZT_ROPE_DEFAULT && c.act == ZT_SILU && !c.attention_bias);
+    near(c.norm_eps, 1e-5);
+    c = good(PHI3 ", \"sliding_window\": 2047, \"resid_pdrop\": 0.25, \"embd_pdrop\": 0.0,"
+                  "\"attention_bias\": false, \"pad_token_id\": null");
+    assert_true(c.window == 2047 && c.slides[0] && c.slides[31] && c.padding == -1);
+    near(c.dropout_hidden, 0.25);
+    (void)snprintf(text, sizeof text,
+                   "%s, \"max_position_embeddings\": 65536, \"rope_scaling\": %s}", small, LONG);
+    c = good(text);
+    assert_true(c.rotated == 6 && c.rope_kind == ZT_ROPE_LONG && c.rope_old == 4096);
+    assert_true(c.rope_short[2] == 2 && c.rope_long[2] == 9.5);
+    near((float)c.rope_factor, sqrt(1 + log(16.0) / log(4096.0)));
+    (void)snprintf(text, sizeof text,
+                   "%s, \"original_max_position_embeddings\": 8, \"rope_scaling\":"
+                   "{\"type\": \"su\", \"short_factor\": [1, 1, 1], \"long_factor\": [1, 1, 1],"
+                   "\"attention_factor\": 1.25}",
+                   small);
+    c = good(text);
+    assert_true(c.rope_kind == ZT_ROPE_LONG && c.rope_old == 8 && c.rope_factor == 1.25);
+    (void)snprintf(text, sizeof text, PHI3 ", \"rope_scaling\": %s}", LONG);
+    bad(text, CKPT_EFORMAT, "short_factor");
+    (void)snprintf(text, sizeof text,
+                   "%s, \"original_max_position_embeddings\": 1, \"rope_scaling\": %s}", small,
+                   LONG);
+    bad(text, CKPT_EFORMAT, "original_max");
+    bad(PHI3 ", \"rope_scaling\": {\"type\": \"yarn\"}", CKPT_EUNSUPPORTED, "yarn");
+    bad(PHI3 ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", CKPT_EUNSUPPORTED,
+        "linear");
+    bad(PHI3 ", \"embd_pdrop\": 0.1", CKPT_EUNSUPPORTED, "embd_pdrop");
+    bad(PHI3 ", \"attention_bias\": true", CKPT_EUNSUPPORTED, "attention_bias");
+    bad(PHI3 ", \"lm_head_bias\": true", CKPT_EUNSUPPORTED, "lm_head_bias");
+    bad(PHI3 ", \"partial_rotary_factor\": 0", CKPT_EFORMAT, "partial_rotary_factor");
 }
 
 static void llama_keys(void **state)
@@ -469,22 +519,24 @@ static void rope(void **state)
                          "\"original_max_position_embeddings\": 16}",
                    llama3);
     c = good(text);
-    assert_true(c.rope_llama3 && c.rope_theta == 5e5 && c.rope_old == 16);
+    assert_true(c.rope_kind == ZT_ROPE_LLAMA3 && c.rope_theta == 5e5 && c.rope_old == 16);
     assert_true(c.rope_factor == 8 && c.rope_low == 1 && c.rope_high == 4);
     // files before release 5; the original length is max_position_embeddings when it is not said
     (void)snprintf(text, sizeof text, LLAMA ", \"rope_scaling\": {%s}, \"rope_theta\": 20000",
                    llama3);
     c = good(text);
-    assert_true(c.rope_llama3 && c.rope_theta == 20000 && c.rope_old == 2048);
+    assert_true(c.rope_kind == ZT_ROPE_LLAMA3 && c.rope_theta == 20000 && c.rope_old == 2048);
     c = good(LLAMA ", \"rope_scaling\": null, \"rope_theta\": 7");
-    assert_true(!c.rope_llama3 && c.rope_theta == 7);
+    assert_true(c.rope_kind == ZT_ROPE_DEFAULT && c.rope_theta == 7);
     c = good(LLAMA ", \"rope_scaling\": {\"type\": \"default\"}, \"rope_theta\": 7,"
                    "\"rope_parameters\": {\"rope_theta\": 8}");
     assert_true(c.rope_theta == 7);
     c = good(LLAMA ", \"rope_theta\": 7, \"rope_parameters\": {\"rope_theta\": 8}");
     assert_true(c.rope_theta == 8);
-    bad(LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", CKPT_EUNSUPPORTED,
-        "linear");
+    c = good(LLAMA ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}");
+    assert_true(c.rope_kind == ZT_ROPE_LINEAR && c.rope_factor == 2);
+    bad(LLAMA ", \"rope_scaling\": {\"type\": \"linear\"}", CKPT_EFORMAT, "linear needs factor");
+    bad(LLAMA ", \"rope_scaling\": {\"type\": \"longrope\"}", CKPT_EUNSUPPORTED, "longrope");
     bad(LLAMA ", \"rope_parameters\": {\"rope_type\": \"yarn\"}", CKPT_EUNSUPPORTED, "yarn");
     bad(LLAMA ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\"}}",
         CKPT_EUNSUPPORTED, "layer to layer");
@@ -751,11 +803,12 @@ int main(void)
         cmocka_unit_test(opt_keys),       cmocka_unit_test(neox_keys),
         cmocka_unit_test(bloom_keys),     cmocka_unit_test(llama_keys),
         cmocka_unit_test(olmo2_keys),     cmocka_unit_test(gemma2_keys),
-        cmocka_unit_test(activations),    cmocka_unit_test(labels),
-        cmocka_unit_test(rope),           cmocka_unit_test(refused),
-        cmocka_unit_test(architectures),  cmocka_unit_test(wrong_values),
-        cmocka_unit_test(files),          cmocka_unit_test(real_files),
-        cmocka_unit_test(golden_files),   cmocka_unit_test(sizes),
+        cmocka_unit_test(phi3_keys),      cmocka_unit_test(activations),
+        cmocka_unit_test(labels),         cmocka_unit_test(rope),
+        cmocka_unit_test(refused),        cmocka_unit_test(architectures),
+        cmocka_unit_test(wrong_values),   cmocka_unit_test(files),
+        cmocka_unit_test(real_files),     cmocka_unit_test(golden_files),
+        cmocka_unit_test(sizes),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
