@@ -680,7 +680,10 @@ static void ap_owners(ap_state *s)
     }
 }
 
-/* Switch rules for other models off; if the model is unknown, all are tried. */
+/*
+ * Switch rules for other models off.  If the configuration lacks the key, those that only rename
+ * tensors are tried.
+ */
 static void ap_switch(ap_state *s)
 {
     for (size_t i = 0; i < s->r->rules.n; i++) {
@@ -690,7 +693,8 @@ static void ap_switch(ap_state *s)
         rule->met = false;
         s->r->proof = (ckpt_remap_proof){0};
         rule->off = rule->when &&
-                    !ckpt_rm_holds(&s->facts, &s->r->only.at[rule->when - 1], &known) && known;
+                    !ckpt_rm_holds(&s->facts, &s->r->only.at[rule->when - 1], &known) &&
+                    (known || rule->does != CKPT_RM_EQUAL);
     }
 }
 
