@@ -6,8 +6,8 @@
 
 The commands ("$ ...") of a tutorial's literal blocks are run in their order in one folder, and must print what stands below them;
 a block after the comment "file: NAME" is that file, one after "needs: PROGRAM..." is left out where a program is missing.  Of
-other pages the blocks after such a comment are run, too ("needs: ckpt"; "needs: mount" also wants to mount).  Times, speeds and free
-space are made equal first.  --update writes what was printed into the pages instead.
+other pages the blocks after such a comment are run, too ("needs: ckpt"; "needs: mount" also wants to mount).  Times, speeds, losses,
+differences and free space are made equal first.  --update writes what was printed into the pages instead.
 """
 import argparse
 import ast
@@ -23,7 +23,9 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FIXTURES = os.path.join(ROOT, 'tests', 'fixtures')
 BLOCK = re.compile(r'((?:^\.\\" (?:file|needs): [^\n]*\n)?)^(\.Bd -literal[^\n]*\n)(.*?)^\.Ed$', re.M | re.S)
-VARIES = ((r' in [0-9.]+ m?s \([0-9.]+ [KMGT]?B/s\)', ' in TIME'), (r'[0-9.]+ [KMGT]?B free', 'SPACE free'))
+VARIES = ((r' in [0-9.]+ m?s \([0-9.]+ [KMGT]?B/s\)', ' in TIME'), (r'[0-9.]+ [KMGT]?B free', 'SPACE free'),
+          (r'\b(loss|norm|perplexity) [0-9.]+', r'\1 N'), (r'[0-9]+ tokens/s +[0-9]+ MiB', 'N tokens/s  N MiB'),
+          (r'by at most [0-9.e-]+', 'by at most N'))
 # pages of other programs
 ELSEWHERE = {('cp', '1'), ('mpirun', '1'), ('srun', '1'), ('nvcc', '1'), ('pread', '2'), ('pwrite', '2')}
 
