@@ -39,9 +39,10 @@ def configs():
 
 
 def models():
-    for m in golden('models.json')['models']:
-        yield text(m['config'])
-    for name in ('run_model_bert.json', 'run_model_gpt2.json', 'run_model_llama.json'):
+    for name in ('models.json', '../models/models.json', '../models_t5/models.json'):
+        for m in golden(name)['models']:
+            yield text(dict(m['config'], architectures=[m['cls']]))
+    for name in ('run_model_bert.json', 'run_model_gpt2.json', 'run_model_llama.json', 't5/run_model_t5.json', 't5/run_model_t5_gated.json'):
         with open(GOLDEN + name, 'rb') as f:
             yield f.read()
 
