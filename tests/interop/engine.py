@@ -47,7 +47,8 @@ def make_model(path, dtype=None, classes=None):
     import transformers
     cfg = transformers.AutoConfig.from_pretrained(path)
     cfg._attn_implementation = 'eager'
-    cls = {'bert': transformers.AutoModelForSequenceClassification}.get(cfg.model_type, transformers.AutoModelForCausalLM)
+    cls = {'bert': transformers.AutoModelForSequenceClassification,
+           't5': transformers.AutoModelForSeq2SeqLM}.get(cfg.model_type, transformers.AutoModelForCausalLM)
     torch.manual_seed(4711)
     return cls.from_config(cfg, attn_implementation='eager').to(dtype or torch.float32)
 

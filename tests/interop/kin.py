@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2, Phi-3; also OPT, GPT-NeoX, BLOOM.
+"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2, Phi-3; also OPT, GPT-NeoX, BLOOM, T5.
 
     kin.py --bin build/bin [-v] [NAME...]
 
@@ -40,7 +40,11 @@ BASES = {'OPT': {'vocab_size': VOCAB, 'hidden_size': 24, 'ffn_dim': 40, 'num_hid
                  'max_position_embeddings': 20, 'dropout': 0.0, 'pad_token_id': 7, 'use_cache': False},
          'GPTNeoX': {'vocab_size': VOCAB, 'hidden_size': 24, 'intermediate_size': 40, 'num_hidden_layers': 3,
                      'num_attention_heads': 3, 'max_position_embeddings': 20, 'use_cache': False},
-         'Bloom': {'vocab_size': VOCAB, 'hidden_size': 24, 'n_layer': 3, 'n_head': 3, 'use_cache': False}}
+         'Bloom': {'vocab_size': VOCAB, 'hidden_size': 24, 'n_layer': 3, 'n_head': 3, 'use_cache': False},
+         'T5': {'vocab_size': VOCAB, 'd_model': 24, 'd_kv': 6, 'd_ff': 40, 'num_layers': 2, 'num_decoder_layers': 3, 'num_heads': 3,
+                'relative_attention_num_buckets': 8, 'relative_attention_max_distance': 9, 'dropout_rate': 0.0, 'pad_token_id': 0,
+                'decoder_start_token_id': 0, 'use_cache': False}}
+CLASSES = {'T5': 'T5ForConditionalGeneration'}
 
 # name: (kind, settings, world, stage, DeepSpeed goes on)
 VARIANTS = {
@@ -69,6 +73,9 @@ VARIANTS = {
     'gemma2 no caps': ('Gemma2', {**ROPE, 'head_dim': 6, 'attn_logit_softcapping': None, 'final_logit_softcapping': None,
                                   'tie_word_embeddings': False}, 1, 1, False),
     'olmo2 bias, tied': ('Olmo2', {**LLAMA3, 'attention_bias': True, 'tie_word_embeddings': True}, 3, 2, False),
+    't5': ('T5', {}, 2, 3, True),
+    't5 gated': ('T5', {'feed_forward_proj': 'gated-gelu', 'tie_word_embeddings': False, 'initializer_factor': 0.3},
+                 3, 2, False),   # DeepSpeed's harness ties
 }
 
 
@@ -79,22 +86,29 @@ def config_of(stage):
                                                       'torch_adam': True}}}
 
 
-def samples(path, world):
+def samples(path, world, kind):
+    """Inputs by name, [update, rank, sample, token]; T5's targets are shorter, one is padded, and so is a source."""
     from safetensors.torch import save_file
     g = torch.Generator().manual_seed(3)
     ids = torch.randint(3, VOCAB, (LAST, world, BATCH, SEQ), generator=g)
-    save_file({'in/input_ids': ids, 'in/labels': ids.clone()}, path)
-    return ids
+    data = {'input_ids': ids, 'labels': ids.clone()}
+    if kind == 'T5':
+        data['labels'] = torch.randint(3, VOCAB, (LAST, world, BATCH, SEQ - 4), generator=g)
+        data['labels'][:, :, 0, -2:] = -100
+        data['attention_mask'] = torch.ones_like(ids)
+        data['attention_mask'][:, :, 1, -3:] = 0
+    save_file({'in/' + k: v for k, v in data.items()}, path)
+    return data
 
 
-def by_torch(model, ids):
+def by_torch(model, data):
     """(losses, norms of gradients): each rank's mean loss counts alike."""
     p = config_of(0)['optimizer']['params']
     opt = torch.optim.AdamW(model.parameters(), lr=p['lr'], betas=p['betas'], eps=p['eps'], weight_decay=p['weight_decay'])
     losses, norms = [], []
-    for step in ids:
+    for step in range(LAST):
         opt.zero_grad()
-        parts = [model(input_ids=x, labels=x).loss for x in step]
+        parts = [model(**{k: v[step, rank] for k, v in data.items()}).loss for rank in range(data['labels'].shape[1])]
         loss = sum(parts) / len(parts)
         loss.backward()
         norms.append(float(torch.sqrt(sum((q.grad ** 2).sum() for q in model.parameters()))))
@@ -119,7 +133,8 @@ def saved_model(folder, first, trained):
     with open(os.path.join(first, 'config.json'), encoding='utf-8') as f:
         if config != json.load(f):
             problems.append('config.json is another')
-    model, info = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation='eager', output_loading_info=True)
+    auto = transformers.AutoModelForSeq2SeqLM if config.get('is_encoder_decoder') else transformers.AutoModelForCausalLM
+    model, info = auto.from_pretrained(folder, attn_implementation='eager', output_loading_info=True)
     problems += ['from_pretrained: %s: %s' % (k, v) for k, v in info.items() if v]
     if type(model) is not type(trained):
         problems.append('class %s' % type(model).__name__)
@@ -138,13 +153,15 @@ def check(r, name):
         shutil.rmtree(x, ignore_errors=True)
     torch.manual_seed(11)
     config = getattr(transformers, kind + 'Config')(**{**BASES.get(kind, BASE), **settings})
-    model = getattr(transformers, kind + 'ForCausalLM')._from_config(config, attn_implementation='eager')
+    model = getattr(transformers, CLASSES.get(kind, kind + 'ForCausalLM'))._from_config(config, attn_implementation='eager')
+    if kind == 'T5' and settings.get('tie_word_embeddings') is False:   # _from_config ties
+        model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
     with torch.no_grad():   # biases and norms as no new model has them
         for p in model.parameters():
             if p.ndim == 1:
                 p.add_(0.1 * torch.randn(p.shape))
     model.save_pretrained(first)
-    ids = samples(data, world)
+    inputs = samples(data, world, kind)
     with open(ds, 'w', encoding='utf-8') as f:
         json.dump(config_of(stage), f)
     args = ['--deepspeed_config', ds, '--model', first, '--init', first, '--data', data, '--max-steps', LAST, '--save', saved,
@@ -152,7 +169,7 @@ def check(r, name):
     lines, problem = engine.zerotrain(r, world, args, metrics)
     if problem:
         return [problem], ''
-    losses, norms = by_torch(model, ids)
+    losses, norms = by_torch(model, inputs)
     problems = apart('losses', [x['loss'] for x in lines], losses, 3e-6)
     problems += apart('norms', [x['grad_norm'] for x in lines], norms, 1e-5, True)
     more, far = saved_model(out, first, model)
