@@ -2,12 +2,13 @@
 /*
  * encode.c: prints the tokens of texts, and texts of tokens, for comparisons with other tokenizers.
  *
- *     encode FILE [special] < TEXTS
+ *     encode FILE [special | time] < TEXTS
  *     encode --decode FILE < TEXTS
  *     encode --chat TEMPLATE BOS EOS [prompt] < TEXTS
  *
  * TEXTS are a number of bytes, a newline, the bytes, and again.  A line of numbers is printed for
- * each, "!" and a reason if the text is refused.  With --decode, each text is a line of numbers, and
+ * each, "!" and a reason if the text is refused; with time only the number of tokens and the
+ * processor's seconds for them, for measurements.  With --decode, each text is a line of numbers, and
  * the line is their text as a string in JSON.  With --chat, each text is a list of messages in
  * JSON; the line is the text of the conversation, and those of its answers, as a list in JSON;
  * with `prompt`, it ends with the begin of an answer.
@@ -15,8 +16,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-
 #include <string.h>
+#include <time.h>
 
 #include "engine/tokenizer/chat.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -25,27 +26,42 @@
 /* What texts are for: one of these. */
 typedef struct job {
     zt_tokenizer *tokenizer;
-    bool special;
+    bool special, time;
     const zt_chat *chat;
     ckpt_text bos, eos;
     bool prompt;
+    zt_ids ids;
+    uint64_t n_tokens;
+    double seconds;
 } job;
 
-static void tokens(const job *j, const char *text, size_t n)
+static double now(void)
 {
-    zt_ids ids = {0};
-    ckpt_err err = {0};
-    int rc = zt_tokenizer_encode(j->tokenizer, (ckpt_text){text, n}, j->special, &ids, &err);
+    struct timespec t;
 
-    if (rc != CKPT_OK)
-        printf("! %s", err.text);
-    for (size_t i = 0; rc == CKPT_OK && i < ids.n; i++)
-        printf("%s%" PRId32, i ? " " : "", ids.at[i]);
-    printf("\n");
-    ckpt_vec_free(&ids);
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void talk(const job *j, const char *text, size_t n)
+static void tokens(job *j, const char *text, size_t n)
+{
+    const double start = now();
+    ckpt_err err = {0};
+    int rc;
+
+    j->ids.n = 0;
+    rc = zt_tokenizer_encode(j->tokenizer, (ckpt_text){text, n}, j->special, &j->ids, &err);
+    j->seconds += now() - start;
+    j->n_tokens += j->ids.n;
+    if (rc != CKPT_OK)
+        printf("! %s", err.text);
+    for (size_t i = 0; rc == CKPT_OK && !j->time && i < j->ids.n; i++)
+        printf("%s%" PRId32, i ? " " : "", j->ids.at[i]);
+    if (!j->time || rc != CKPT_OK)
+        printf("\n");
+}
+
+static void talk(job *j, const char *text, size_t n)
 {
     const ckpt_json_text json = {.name = "messages", .at = text, .n = n, .max = n};
     ckpt_arena *arena = ckpt_arena_new(0);
@@ -74,7 +90,7 @@ static void talk(const job *j, const char *text, size_t n)
     ckpt_arena_free(arena);
 }
 
-static void text_of(const job *j, const char *numbers, size_t n)
+static void text_of(job *j, const char *numbers, size_t n)
 {
     zt_ids ids = {0};
     ckpt_bytes text = {0}, line = {0};
@@ -103,7 +119,8 @@ int main(int argc, char **argv)
 {
     const bool chat = argc > 4 && strcmp(argv[1], "--chat") == 0;
     const bool decode = argc == 3 && strcmp(argv[1], "--decode") == 0;
-    job j = {.special = argc > 2, .prompt = argc > 5};
+    job j = {
+        .special = argc > 2, .time = argc == 3 && strcmp(argv[2], "time") == 0, .prompt = argc > 5};
     ckpt_err err = {0};
     unsigned long n;
 
@@ -126,6 +143,9 @@ int main(int argc, char **argv)
         (chat ? talk : decode ? text_of : tokens)(&j, text, n);
         free(text);
     }
+    if (j.time)
+        printf("%" PRIu64 " %.6f\n", j.n_tokens, j.seconds);
+    ckpt_vec_free(&j.ids);
     zt_tokenizer_free(j.tokenizer);
     return 0;
 }

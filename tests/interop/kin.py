@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2, Phi-3; also OPT, GPT-NeoX, BLOOM, T5.
+"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2, Phi-3; also OPT,
+GPT-NeoX, BLOOM, T5.
 
     kin.py --bin build/bin [-v] [NAME...]
 
