@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "ckpt.h"
+#include "formats/training/buffers.h"
 #include "formats/training/expert_ranks.h"
 #include "formats/training/kept_values.h"
 #include "formats/training/masters.h"
@@ -684,6 +685,9 @@ static int dps_make(dps_maker *m)
                                         odd);
     m->state->dtype = ckpt_train_dtype(m->state);
     rc = dps_values(m);
+    // a DeepSpeed run has a list of its buffers
+    if (rc == CKPT_OK && m->state->foreign)
+        rc = ckpt_train_buffers(m->map, m->state, m->err);
     // a DeepSpeed run keeps its optimizer's order; a layout map will order split parameters
     if (rc != CKPT_OK || !m->state->foreign || m->waits)
         return rc;

@@ -3,6 +3,7 @@
  * test_training_keys.c: numbers in experts' names, DeepSpeed's keys by release, values of ds_config,
  * and names that only wrappers distinguish.
  */
+#include "formats/training/buffers.h"
 #include "formats/training/deepspeed_keys.h"
 #include "formats/training/ds_config.h"
 #include "formats/training/expert_names.h"
@@ -183,13 +184,54 @@ static void wrapped_names(void **state)
     }
 }
 
+/* Floating tensors that no optimizer has: a frozen parameter or a buffer. */
+static void buffers(void **state)
+{
+    static const struct {
+        const char *name;
+        uint32_t parts, rows;
+        bool buffer, sharded; /* sharded: also if some trained parameters are stored in parts */
+    } cases[] = {
+        {"h.1.weight", 1, 4, false, false}, // LoRA's base
+        {"emb.bias", 1, 4, false, false},
+        {"h.1.gain", 1, 4, false, false},     // trained in another module
+        {"h.0.mean", 1, 4, true, true},       // beside trained parameters
+        {"h.0.position", 2, 4, false, false}, // FSDP does not shard buffers
+        {"rotary.inv_freq", 1, 4, false, true},
+        {"vision.cls_token", 1, 1, false, false}, // one rank has the only row
+    };
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        bool sharded = i % 2 == 1;
+        ckpt_state *s = NULL;
+        ckpt_map *map = NULL;
+
+        assert_int_equal(ckpt_map_create(&map, 0, NULL), CKPT_OK);
+        add(map, "h.0.gain", CKPT_ROLE_WEIGHT);
+        add(map, cases[i / 2].name, CKPT_ROLE_FROZEN);
+        assert_int_equal(ckpt_state_new(&s, map, "", NULL), CKPT_OK);
+        *(ckpt_tensor **)ckpt_vec_push(&s->param) = map->tensors.at[0];
+        ckpt_tensor *t = map->tensors.at[1];
+        map->tensors.at[0]->n_extents = sharded ? 2 : 1;
+        t->n_extents = cases[i / 2].parts;
+        t->ndim = 1;
+        t->shape = ckpt_arena_copy(map->arena, &(uint64_t){cases[i / 2].rows}, sizeof(uint64_t));
+        assert_int_equal(ckpt_train_buffers(map, s, NULL), CKPT_OK);
+        if ((t->role == CKPT_ROLE_BUFFER) !=
+            (cases[i / 2].buffer || (sharded && cases[i / 2].sharded)))
+            fail_msg("%s: role %u", t->name, t->role);
+        map->tensors.at[0]->n_extents = t->n_extents = 0;
+        ckpt_map_free(map);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(expert_numbers),
-        cmocka_unit_test(keys_by_release),
-        cmocka_unit_test(config_values),
-        cmocka_unit_test(wrapped_names),
+        cmocka_unit_test(expert_numbers), cmocka_unit_test(keys_by_release),
+        cmocka_unit_test(config_values),  cmocka_unit_test(wrapped_names),
+        cmocka_unit_test(buffers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * buffers.h: declares the choice between buffers and frozen parameters.
+ */
+#ifndef CKPT_FORMATS_TRAINING_BUFFERS_H
+#define CKPT_FORMATS_TRAINING_BUFFERS_H
+
+#include "libckpt/map/state.h"
+
+/*
+ * Make buffers of those frozen parameters of a map that are probably buffers.  Call it when the
+ * groups of the state are complete.
+ *
+ * Errors   CKPT_ELIMIT
+ */
+int ckpt_train_buffers(ckpt_map *map, const ckpt_state *state, ckpt_err *err);
+
+#endif
