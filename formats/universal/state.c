@@ -328,16 +328,6 @@ static void us_config(const ckpt_uni *u, ckpt_state *state)
                          ckpt_value_as_int(ckpt_value_get(zero, "round_robin_gradients"), &n) && n;
 }
 
-/* Write optimizer state as F32, regardless of the dtype that the run kept. */
-static void us_export(ckpt_map *map)
-{
-    for (size_t i = 0; i < map->tensors.n; i++) {
-        ckpt_tensor *t = map->tensors.at[i];
-        if (t->role == CKPT_ROLE_STATE && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT)
-            t->export_dtype = CKPT_F32;
-    }
-}
-
 /* True if ds_config sets zero_optimization.<key>. */
 static bool us_is_on(const ckpt_uni *u, const char *key)
 {
@@ -355,7 +345,7 @@ int ckpt_uni_state_make(ckpt_uni *u)
     int64_t world = 0;
     int rc = us_steps(u);
 
-    us_export(u->job.map);
+    ckpt_ds_state_export(u->job.map);
     if (rc != CKPT_OK)
         return rc;
     if (u->n_shapes == 0 || !u->head.model.map) {

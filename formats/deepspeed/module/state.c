@@ -381,8 +381,7 @@ static int dsr_add_steps(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_
     return rc;
 }
 
-/* Exports optimizer state as F32, because a run may have kept it in 16 bits. */
-static void dsr_export_states(ckpt_map *map)
+void ckpt_ds_state_export(ckpt_map *map)
 {
     for (size_t i = 0; i < map->tensors.n; i++) {
         ckpt_tensor *t = map->tensors.at[i];
@@ -406,7 +405,7 @@ int ckpt_ds_state_make(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds
         rc = dsr_add_steps(job, head, layout);
     if (rc != CKPT_OK)
         return rc;
-    dsr_export_states(job->map);
+    ckpt_ds_state_export(job->map);
     state->aligned = dsr_aligned(head);
     state->lean = base && base->kind == CKPT_V_LIST;
     state->legacy = head->legacy;

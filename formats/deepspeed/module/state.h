@@ -36,4 +36,7 @@ int ckpt_ds_state_scalar(const ckpt_ds_job *job, ckpt_ds_shard *s, const ckpt_va
 int ckpt_ds_state_add_scalar(const ckpt_ds_job *job, const char *kind, const char *param,
                              const ckpt_ds_scalar *scalar);
 
+/* Exports optimizer state as F32, because a run may have kept it in 16 bits. */
+void ckpt_ds_state_export(ckpt_map *map);
+
 #endif
