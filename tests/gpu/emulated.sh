@@ -35,4 +35,5 @@ step python3 tests/replay/deepspeed.py --bin "$b/bin" --golden tests/fixtures/go
     gpt2_z0_fp32 gpt2_z1_fp16 gpt2_z2_bf16 gpt2_z3_fp32 bert_z2_fp32 bert_z3_fp16 llama_z3_bf16
 step python3 tests/replay/deepspeed.py --bin "$b/bin" --golden tests/fixtures/golden/decoders --device cuda
 step python3 tests/replay/deepspeed.py --bin "$b/bin" --golden tests/fixtures/golden/t5 --device cuda t5_gated_w1_z3_fp32 t5_z2_bf16
+step python3 tests/replay/generate.py --some --bin "$b/bin" --device cuda
 [ "$failed" -eq 0 ]

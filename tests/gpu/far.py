@@ -14,6 +14,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'replay'))
+import generate
 import training
 from training import Work, ds_config, gpt2, read_lines, write_tokens
 
@@ -135,6 +136,13 @@ class Checks:
         out += [self.run(world, d, base + ['--predict', '-', '--data', data]) for d in ('cpu', 'cuda')]
         return ['scores differ: %s, %s' % tuple(out[:2])] * (out[0] != out[1]) + ['predictions differ'] * (out[2] != out[3])
 
+    def generated(self, name, want):
+        """Texts are those of the processor."""
+        folder = self.w.fresh(name)
+        generate.write_folder(folder, name, want['ends'])
+        got = generate.generate(self.w, folder, (3, 2, 2, False), '--device', 'cuda')
+        return [] if got == want['texts'] else ['%s, on the processor %s' % (got, want['texts'])]
+
     def refused(self, config, text, *more):
         status, _, err = self.w.run(1, ['--deepspeed_config', self.w.write('ds.json', config), '--model', self.models['gpt2'], '--data',
                                         self.data, '--max-steps', 1, '--device', 'cuda', *more])
@@ -165,6 +173,9 @@ def cases(c, w):
     yield 'llama, stage 3', lambda: c.same(2, ds_config(3, 2, 1, 'bf16'), model='llama')
     yield 'llama, stage 2, dropout, checkpointing', lambda: c.same(
         2, ds_config(2, 2, 2), '--dropout', '--activation-checkpointing', model='llama')
+    for name, want in generate.recorded().items():
+        if not name.startswith('t5'):
+            yield 'text of ' + name, lambda n=name, x=want: c.generated(n, x)
     yield 'dropout', lambda: c.same(2, ds_config(1, 2, 2, 'bf16'), '--dropout')
     yield 'lora', lambda: c.same(2, ds_config(2, 2), '--lora-rank', 2)
     yield 'frozen, stage 3', lambda: c.same(2, ds_config(3, 2, 1, 'bf16'), '--freeze', '*.mlp.*')
