@@ -19,6 +19,7 @@
 #include "engine/device/cpu.h"
 #include "engine/device/cpu_bias.h"
 #include "engine/device/cpu_pool.h"
+#include "engine/device/cpu_scores.h"
 #include "engine/device/cpu_sgemm.h"
 #include "engine/device/formulas.h"
 #include "engine/device/philox.h"
@@ -350,28 +351,12 @@ ZT_CLONES static void at_lean(const at_head *h, const at_block *b)
     }
 }
 
-/* Cap the scores of the block. */
-ZT_CLONES static void at_cap(const at_head *h, const at_block *b)
-{
-    const float cap = h->job->a.cap;
-
-    for (uint64_t i = 0; i < b->rows * b->ld; i += ZT_LANES) {
-        zt_v x;
-
-        zt_v_load(&x, h->room->s + i);
-        x = x / cap;
-        zt_v_tanh(&x);
-        x = x * cap;
-        zt_v_store(h->room->s + i, &x);
-    }
-}
-
 /* Scores of the block, capped or with their biases. */
 static void at_all_scores(const at_head *h, const at_block *b, const at_view qk[2])
 {
     at_scores(h, b, h->job->a.scale, qk, h->room->s);
     if (h->job->a.cap > 0)
-        at_cap(h, b);
+        zt_scores_cap(h->room->s, b->rows * b->ld, h->job->a.cap);
     if (h->job->a.alibi)
         at_lean(h, b);
     if (h->job->bias.at)
@@ -496,24 +481,6 @@ ZT_CLONES static void at_softmax(const at_head *h, const at_block *b)
     }
 }
 
-/* Multiply row r of x [rows, width] by factor[r]. */
-ZT_CLONES static void at_scale(float *x, uint64_t rows, uint64_t width, const float *factor)
-{
-    for (uint64_t r = 0; r < rows; r++, x += width) {
-        uint64_t i = 0;
-
-        for (; i + ZT_LANES <= width; i += ZT_LANES) {
-            zt_v v;
-
-            zt_v_load(&v, x + i);
-            v = v * factor[r];
-            zt_v_store(x + i, &v);
-        }
-        for (; i < width; i++)
-            x[i] *= factor[r];
-    }
-}
-
 /* Apply dropout to the probabilities of a block. */
 static void at_drop(const at_head *h, const at_block *b)
 {
@@ -545,7 +512,7 @@ static void at_finish(const at_head *h, const at_block *b)
 
     for (uint64_t r = 0; r < b->rows; r++)
         m->shrink[r] = 1.0F / m->sum[r];
-    at_scale(m->acc, b->rows, j->a.width, m->shrink);
+    zt_scores_scale(m->acc, b->rows, j->a.width, m->shrink);
     at_write(j, j->a.o, at_query(h, b, j->a.ldo), j->a.ldo, b->rows, m->acc);
     if (j->a.lse) {
         float *lse = j->a.lse + (h->batch * j->a.heads + h->head) * j->a.queries + b->q0;
@@ -577,7 +544,7 @@ static void at_forward(const at_head *h, at_block *b)
         at_all_scores(h, b, (const at_view[2]){q, k});
         at_softmax(h, b);
         if (!b->first)
-            at_scale(m->acc, b->rows, a->width, m->shrink);
+            zt_scores_scale(m->acc, b->rows, a->width, m->shrink);
         if (a->p > 0)
             at_drop(h, b);
         at_gather(h, b, 1.0F, m->s, v);
@@ -673,46 +640,19 @@ ZT_INLINE void at_row_grad(const at_head *h, const at_block *b, uint64_t r, cons
     }
 }
 
-/* The derivatives of row r's capped scores y: 1 - (y / cap)^2. */
-ZT_INLINE void at_row_slope(const at_head *h, const at_block *b, uint64_t r)
-{
-    for (uint64_t c = 0; c < b->ld; c += ZT_LANES) {
-        zt_v y;
-
-        zt_v_load(&y, h->room->s + r * b->ld + c);
-        y = y / h->job->a.cap;
-        y = 1.0F - y * y;
-        zt_v_store(h->room->slope + c, &y);
-    }
-}
-
-/* Turn gradients of row r's capped scores into those of its scores. */
-ZT_INLINE void at_row_uncap(const at_head *h, const at_block *b, uint64_t r)
-{
-    float *dp = h->room->dp + r * b->ld;
-
-    for (uint64_t c = 0; c < b->ld; c += ZT_LANES) {
-        zt_v d, slope;
-
-        zt_v_load(&d, dp + c);
-        zt_v_load(&slope, h->room->slope + c);
-        d = d * slope;
-        zt_v_store(dp + c, &d);
-    }
-}
-
 ZT_CLONES static void at_block_grad(const at_head *h, const at_block *b)
 {
-    const bool drop = h->job->a.p > 0, capped = h->job->a.cap > 0;
+    const bool drop = h->job->a.p > 0;
+    const float cap = h->job->a.cap;
 
     for (uint64_t r = 0; r < b->rows; r++) {
         if (drop)
             at_keep(h, b, r);
-        if (capped)
-            at_row_slope(h, b, r); // before the row becomes probabilities
+        if (cap > 0) // before the row becomes probabilities
+            zt_scores_slope(h->room->slope, h->room->s + r * b->ld, b->ld, cap);
         at_row_grad(h, b, r, drop ? h->room->keep : NULL);
-        if (capped)
-            at_row_uncap(h, b, r);
+        if (cap > 0)
+            zt_scores_uncap(h->room->dp + r * b->ld, h->room->slope, b->ld);
     }
 }
 

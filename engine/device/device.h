@@ -144,8 +144,8 @@ typedef struct zt_embed_grad {
  *            uses key head h / (heads / kv_heads)
  * window     with `causal`: a query sees this many keys, itself the last; 0: all before it
  * scale      of scores, above 0
- * cap        scaled scores become cap * tanh(score / cap) (Gemma 2, arXiv 2408.00118); 0: none.  Not
- *            with alibi or bias
+ * cap        scaled scores become cap * tanh(score / cap) (Gemma 2, arXiv 2408.00118); 0: none.
+ *            Not with alibi or bias
  * alibi      add a number to each scaled score that depends on head and key alone (Press et al.
  *            2022, as in BLOOM): zt_alibi_slope times the key's place after the sequence's first
  *            unmasked key, rounded to dt; lse then lacks that of the query's own key, unrounded
