@@ -99,10 +99,13 @@ static bool ag_t5(const zt_model_config *m, ckpt_bytes *to)
         m->decoder_start, m->decoder_pad);
 }
 
-/* Add the divisors of LongRoPE. */
+/* Add the base of layers with a window, and the divisors of LongRoPE. */
 static bool ag_divisors(const zt_model_config *m, ckpt_bytes *to)
 {
-    bool ok = ckpt_bytes_printf(to, "divisors of the model's rotary positions\t");
+    bool ok = ckpt_bytes_printf(to,
+                                "rotary positions of the model's windows\t%.17g\n"
+                                "divisors of the model's rotary positions\t",
+                                m->rope_local);
 
     for (uint64_t i = 0; ok && m->rope_kind == ZT_ROPE_LONG && i < m->rotated / 2; i++)
         ok = ckpt_bytes_printf(to, "%.17g %.17g ", m->rope_short[i], m->rope_long[i]);

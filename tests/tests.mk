@@ -246,7 +246,7 @@ rest-runs: programs $(B)/replay/models
 	@python3 tests/replay/equal.py --bin $(B)/bin
 	@python3 tests/replay/generate.py --bin $(B)/bin
 	@$(B)/replay/models tests/fixtures/models qwen2 qwen2_tied qwen3 mistral qwen2_windows opt opt_after opt_gelu neox neox_serial bloom bloom_untied \
-		olmo2 olmo2_bias gemma2 gemma2_full phi3 phi4
+		olmo2 olmo2_bias gemma2 gemma2_full gemma3 gemma3_linear phi3 phi4
 	@$(B)/replay/models tests/fixtures/models_t5 t5 t5_gated
 ifneq ($(SHARED),)
 	@$(B)/replay/models $(SHARED)/golden bert_cls bert_mlm bert_reg gpt2 gpt2_masked llama3_tied_bias llama_gqa

@@ -357,7 +357,7 @@ static int cf_llama(const zt_config_file *f)
     c->scale_attention = c->final_norm = true;
     c->output_bias = c->attention_bias;
     c->attention_bias = c->attention_bias || cf_is(f, "qwen2");
-    c->qk_norm = cf_is(f, "qwen3") || olmo2;
+    c->qk_norm = cf_is(f, "qwen3") || cf_is(f, "gemma3_text") || olmo2;
     c->qk_whole = c->rope_exact = olmo2;
     c->norm_branch = c->norm_once = olmo2 || gemma;
     c->norm_plus_one = c->embed_scaled = gemma;

@@ -171,6 +171,12 @@ static const zt_config_field gemma2_fields[] = {
     {NULL, NULL, ZT_CF_SIZE, 0, 0},
 };
 
+static const zt_config_field gemma3_fields[] = {
+    CC_LLAMA(262208, 2304, 26, 8, 9216, 131072, 1),
+    CC_GEMMA(0, 0),
+    {NULL, NULL, ZT_CF_SIZE, 0, 0},
+};
+
 static const zt_config_field phi3_fields[] = {
     CC_LLAMA(32064, 3072, 32, 32, 8192, 4096, 0),
     {"rms_norm_eps", NULL, ZT_CF_REAL, CC_AT(norm_eps), 1e-5},
@@ -241,6 +247,12 @@ static const zt_config_refusal gemma_refusals[] = {
     {NULL, NULL, NULL},
 };
 
+static const zt_config_refusal gemma3_refusals[] = {
+    {"use_bidirectional_attention", NULL, "attention to later tokens is not supported"},
+    {"attn_logit_softcapping", NULL, "transformers does not cap the scores of Gemma 3"},
+    {NULL, NULL, NULL},
+};
+
 /* Keys of Microsoft's own code that transformers does not follow. */
 static const zt_config_refusal phi3_refusals[] = {
     {"embd_pdrop", NULL, "dropout of embeddings is not supported, and transformers has none"},
@@ -279,6 +291,8 @@ const zt_config_class zt_config_classes[ZT_CONFIG_CLASSES] = {
     {"MistralForCausalLM", "mistral", ZT_LLAMA, mistral_fields, no_refusals, ZT_WINDOW_ALL},
     {"Olmo2ForCausalLM", "olmo2", ZT_LLAMA, olmo2_fields, olmo2_refusals, ZT_WINDOW_NONE},
     {"Gemma2ForCausalLM", "gemma2", ZT_LLAMA, gemma2_fields, gemma_refusals, ZT_WINDOW_PATTERN},
+    {"Gemma3ForCausalLM", "gemma3_text", ZT_LLAMA, gemma3_fields, gemma3_refusals,
+     ZT_WINDOW_PATTERN},
     {"Phi3ForCausalLM", "phi3", ZT_LLAMA, phi3_fields, phi3_refusals, ZT_WINDOW_GIVEN},
     {"OPTForCausalLM", "opt", ZT_OPT, opt_fields, opt_refusals, ZT_WINDOW_NONE},
     {"GPTNeoXForCausalLM", "gpt_neox", ZT_NEOX, neox_fields, neox_refusals, ZT_WINDOW_NONE},

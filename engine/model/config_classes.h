@@ -49,7 +49,7 @@ typedef struct zt_config_class {
 /* T5 without the map to the vocabulary: its parameters can be counted, not trained. */
 #define ZT_CONFIG_T5_BODY "T5Model"
 
-enum { ZT_CONFIG_CLASSES = 15 };
+enum { ZT_CONFIG_CLASSES = 16 };
 extern const zt_config_class zt_config_classes[ZT_CONFIG_CLASSES];
 
 /* Refused for all models. */

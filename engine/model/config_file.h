@@ -50,7 +50,8 @@ int zt_config_rope(const zt_config_file *f);
  * ZT_WINDOW_ALL    Mistral: sliding_window (4096 when absent, null: none) in all layers
  * ZT_WINDOW_GIVEN  Phi-3: the same, but none when absent
  * ZT_WINDOW_UPPER  Qwen2, Qwen3: with use_sliding_window, layers from max_window_layers on
- * ZT_WINDOW_PATTERN  Gemma 2: in all layers but every second one
+ * ZT_WINDOW_PATTERN  Gemma: in all layers but every second one (Gemma 2), or every
+ *                    sliding_window_pattern-th (Gemma 3: 6 when absent)
  */
 typedef enum zt_windows {
     ZT_WINDOW_NONE,

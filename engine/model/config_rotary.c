@@ -13,6 +13,11 @@
 
 /* ---- rotary positions -------------------------------------------------------------------- */
 
+static bool cr_is_gemma3(const zt_config_file *f)
+{
+    return strcmp(f->out->model_type, "gemma3_text") == 0;
+}
+
 /* The name of the rope block's kind. */
 static const char *cr_type(const zt_config_file *f, const ckpt_value *rope)
 {
@@ -119,7 +124,7 @@ static int cr_rope_theta(const zt_config_file *f, const ckpt_value *rope)
 
     if (!v)
         v = zt_config_get(f->json, f->out->arch == ZT_NEOX ? "rotary_emb_base" : "rope_theta");
-    f->out->rope_theta = 10000;
+    f->out->rope_theta = cr_is_gemma3(f) ? 1e6 : 10000;
     if (v && (!zt_config_number(v, &f->out->rope_theta) ||
               !(f->out->rope_theta > 0 && f->out->rope_theta < 1e30)))
         return zt_config_fail(f, "rope_theta", v, "a number above 0");
@@ -165,6 +170,50 @@ static int cr_rope_whole(const zt_config_file *f, const ckpt_value *dict)
     return CKPT_OK;
 }
 
+/* Read the base of Gemma 3's layers with a window, from their block or beside it. */
+static int cr_rope_local(const zt_config_file *f, const ckpt_value *rope)
+{
+    const char *key = "rope_theta";
+    const ckpt_value *v = zt_config_get(rope, key);
+
+    if (!v) {
+        key = "rope_local_base_freq";
+        v = zt_config_get(f->json, key);
+    }
+    f->out->rope_local = 10000;
+    if (v && (!zt_config_number(v, &f->out->rope_local) ||
+              !(f->out->rope_local > 0 && f->out->rope_local < 1e30)))
+        return zt_config_fail(f, key, v, "a number above 0");
+    if (strcmp(cr_type(f, rope), "default") != 0)
+        return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
+                         "%s: rope_type of sliding_attention is %s; only default is supported",
+                         f->name, cr_type(f, rope));
+    return cr_rope_whole(f, rope);
+}
+
+/*
+ * Read the positions of Gemma 3, which has two kinds: rope_parameters has a block for each, and
+ * files before release 5 have rope_scaling for the layers without a window.
+ */
+static int cr_rope_gemma3(const zt_config_file *f, const ckpt_value **rope)
+{
+    const ckpt_value *all = zt_config_get(f->json, "rope_parameters");
+    const ckpt_value *old = zt_config_get(f->json, "rope_scaling");
+    const ckpt_value *full = zt_config_get(all, "full_attention");
+    const ckpt_value *local = zt_config_get(all, "sliding_attention");
+    const uint64_t known = (full ? 1U : 0U) + (local ? 1U : 0U);
+
+    old = old && zt_config_idle(old) ? NULL : old;
+    *rope = old ? old : full;
+    if ((all && old) || (all && ckpt_value_map(all).n != known) ||
+        (full && full->kind != CKPT_V_DICT) || (local && local->kind != CKPT_V_DICT))
+        return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
+                         "%s: rope_parameters may have the objects full_attention and "
+                         "sliding_attention, and nothing else; without it rope_scaling is read",
+                         f->name);
+    return cr_rope_local(f, local);
+}
+
 /* Read the kind of scaling and its numbers. */
 static int cr_rope_kind(const zt_config_file *f, const ckpt_value *rope)
 {
@@ -198,7 +247,11 @@ int zt_config_rope(const zt_config_file *f)
     const ckpt_value *rope = zt_config_get(f->json, key);
     int rc;
 
-    if (!rope || zt_config_idle(rope)) {
+    if (cr_is_gemma3(f)) {
+        rc = cr_rope_gemma3(f, &rope);
+        if (rc != CKPT_OK)
+            return rc;
+    } else if (!rope || zt_config_idle(rope)) {
         key = "rope_parameters";
         rope = zt_config_get(f->json, key);
     }
@@ -235,6 +288,16 @@ static int cr_width(const zt_config_file *f, zt_windows kind, uint64_t *out)
     *out = v || kind == ZT_WINDOW_GIVEN ? 0 : CR_WINDOW;
     return zt_config_get(f->json, "sliding_window") ? zt_config_size(f, "sliding_window", v, out)
                                                     : CKPT_OK;
+}
+
+/* Gemma: find which layers have no window: every *out-th. */
+static int cr_pattern(const zt_config_file *f, uint64_t *out)
+{
+    const bool gemma3 = cr_is_gemma3(f);
+    const ckpt_value *v = gemma3 ? ckpt_value_get(f->json, "sliding_window_pattern") : NULL;
+
+    *out = gemma3 ? 6 : 2;
+    return v ? zt_config_size(f, "sliding_window_pattern", v, out) : CKPT_OK;
 }
 
 /*
@@ -297,7 +360,7 @@ static int cr_layer_types(const zt_config_file *f, zt_windows kind, bool *slides
 int zt_config_windows(const zt_config_file *f, zt_windows kind)
 {
     zt_model_config *c = f->out;
-    uint64_t width = 0, first = 0, n = 0;
+    uint64_t width = 0, first = 0, n = 0, pattern = UINT64_MAX;
     bool *slides;
     int rc = CKPT_OK;
 
@@ -309,10 +372,12 @@ int zt_config_windows(const zt_config_file *f, zt_windows kind)
     rc = cr_width(f, kind, &width);
     if (rc == CKPT_OK && kind == ZT_WINDOW_UPPER)
         rc = cr_first(f, &first);
+    if (rc == CKPT_OK && kind == ZT_WINDOW_PATTERN)
+        rc = cr_pattern(f, &pattern);
     if (first == UINT64_MAX)
         width = 0;
     for (uint64_t i = 0; rc == CKPT_OK && i < c->layers; i++)
-        slides[i] = width > 0 && i >= first && !(kind == ZT_WINDOW_PATTERN && i % 2 == 1);
+        slides[i] = width > 0 && i >= first && (i + 1) % pattern != 0;
     if (rc == CKPT_OK)
         rc = cr_layer_types(f, kind, slides);
     for (uint64_t i = 0; i < c->layers; i++)

@@ -42,7 +42,7 @@ typedef struct zt_block {
 typedef struct zt_rope_table {
     float *cos, *sin;
     uint64_t rows;
-    bool far; /* with rope_long's divisors */
+    bool local, far; /* of rope_local; with rope_long's divisors */
 } zt_rope_table;
 
 /* zt_model.own of every architecture. */
@@ -57,7 +57,7 @@ typedef struct zt_own {
     zt_map project_in, project_out; /* OPT: word embeddings -> hidden, and back */
     zt_map out;                     /* hidden (OPT: embed_width) -> classes or vocabulary */
     const struct zt_lm_body *lm;    /* language models: the computation before `out` */
-    zt_rope_table rope;
+    zt_rope_table rope[2];          /* Gemma 3: the second one is of layers with a window */
     /* T5, for the encoder and the decoder: tables of biases; on the device: the bucket of each
      * distance, for sequences of up to `reach` tokens */
     uint32_t bias[2];

@@ -18,6 +18,9 @@
  * Gemma 2 (arXiv 2408.00118) has both kinds of norms, which multiply by 1 + w, GELU for SiLU, caps
  * of scores and logits, and windows in every other layer.
  *
+ * Gemma 3 (arXiv 2503.19786) is Gemma 2 with norms of each head of q and k, other positions in
+ * layers with a window, and no caps.
+ *
  * Phi-3 (arXiv 2404.14219) has one map for q, k and v, one for gate and up, whose rows are dealt
  * out, and dropout of the branches.
  *

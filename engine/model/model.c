@@ -131,8 +131,10 @@ void zt_model_free(zt_model *m)
     if (!m)
         return;
     if (m->own && m->device) {
-        m->device->ops->release(m->device, zt_own_of(m)->rope.cos);
-        m->device->ops->release(m->device, zt_own_of(m)->rope.sin);
+        for (int i = 0; i < 2; i++) {
+            m->device->ops->release(m->device, zt_own_of(m)->rope[i].cos);
+            m->device->ops->release(m->device, zt_own_of(m)->rope[i].sin);
+        }
         m->device->ops->release(m->device, zt_own_of(m)->bucket[0]);
         m->device->ops->release(m->device, zt_own_of(m)->bucket[1]);
     }

@@ -15,7 +15,7 @@
  *     linear.c   linear maps of layers, with or without a LoRA adapter
  *     head.c     the head of language models: rows that count, logits in chunks, the loss
  *     ends.c     first and last layer of GPT-2 and Llama
- *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2, Phi-3) opt.c neox.c bloom.c
+ *     bert.c gpt2.c llama.c (also Qwen2, Qwen3, Mistral, OLMo-2, Gemma, Phi-3) opt.c neox.c bloom.c
  *     decoder.c  blocks of OPT, GPT-NeoX and BLOOM
  *     rope.c     rotary positions
  *     t5.c       T5; t5_ends.c: its bridge between encoder and decoder, its head
@@ -31,7 +31,8 @@
 #include "libckpt/base/vec.h"
 #include "libckpt/map/value.h"
 
-/* ZT_LLAMA includes Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2 and Phi-3, which are Llama with other settings. */
+/* ZT_LLAMA includes Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2 and 3, and Phi-3, which are Llama with
+ * other settings. */
 typedef enum zt_arch {
     ZT_BERT_CLASSIFIER,
     ZT_BERT_MLM,
@@ -107,8 +108,10 @@ typedef struct zt_model_config {
     zt_rope_kind rope_kind;
     bool rope_exact; /* OLMo-2: cosines and sines are not rounded to the model's dtype */
     double rope_factor, rope_low, rope_high, rope_old;
-    /* ZT_ROPE_LONG: divisors of the frequencies, [rotated / 2], for samples of up to rope_old tokens
-     * and for longer ones; rope_factor multiplies cosines and sines */
+    /* Gemma 3: the base of layers with a window, which have no scaling; 0: as in the others */
+    double rope_local;
+    /* ZT_ROPE_LONG: divisors of the frequencies, [rotated / 2], for samples of up to rope_old
+     * tokens and for longer ones; rope_factor multiplies cosines and sines */
     const double *rope_short, *rope_long;
     /* as config.json has them */
     float dropout_embed, dropout_attention, dropout_hidden, dropout_classifier;

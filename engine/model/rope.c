@@ -37,9 +37,10 @@ static float rt_llama3(const zt_model_config *f, float inv)
 static float rt_frequency(const zt_model_config *f, const zt_rope_table *t, uint64_t j)
 {
     const float power = (float)(2 * j) / (float)rt_width(f);
-    const float length = (float)pow(f->rope_theta, (double)power);
+    const double theta = t->local ? f->rope_local : f->rope_theta;
+    const float length = (float)pow(theta, (double)power);
 
-    switch (f->rope_kind) {
+    switch (t->local ? ZT_ROPE_DEFAULT : f->rope_kind) {
     case ZT_ROPE_LINEAR:
         return 1.0F / length / (float)f->rope_factor;
     case ZT_ROPE_LLAMA3:
@@ -109,9 +110,12 @@ static bool rt_tables(zt_model *m, zt_rope_table *t, uint64_t seq)
 void zt_rotate(const zt_call *c, zt_rope *a)
 {
     zt_model *m = c->m;
-    zt_rope_table *t = &zt_own_of(m)->rope;
+    const uint32_t block = m->layers.at[c->layer].block;
+    const bool local = m->config.rope_local > 0 && m->config.slides && m->config.slides[block];
+    zt_rope_table *t = &zt_own_of(m)->rope[local ? 1 : 0];
     zt_cache *cache = c->p->in.cache;
 
+    t->local = local;
     a->rows = c->rows;
     a->seq = c->p->in.seq;
     a->width = m->config.head_width;

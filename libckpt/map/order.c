@@ -28,7 +28,7 @@ typedef struct fo_arch {
 } fo_arch;
 
 static const fo_arch fo_archs[] = {
-    {.types = "llama mistral qwen2 qwen3 olmo2 gemma gemma2",
+    {.types = "llama mistral qwen2 qwen3 olmo2 gemma gemma2 gemma3_text",
      .base = "model.",
      .modules = "embed_tokens layers.# .self_attn.q_proj .self_attn.k_proj .self_attn.v_proj "
                 ".self_attn.o_proj .self_attn.q_norm .self_attn.k_norm .mlp.gate_proj "

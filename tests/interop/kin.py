@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2, Phi-3; also OPT,
-GPT-NeoX, BLOOM, T5.
+"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2 and 3, Phi-3; also
+OPT, GPT-NeoX, BLOOM, T5.
 
     kin.py --bin build/bin [-v] [NAME...]
 
@@ -71,6 +71,7 @@ VARIANTS = {
                       'rope_parameters': {'rope_type': 'longrope', 'rope_theta': 10000.0, 'partial_rotary_factor': 0.75,
                                           'short_factor': [1.0, 1.5, 2.0], 'long_factor': [1.25, 3.0, 8.5]}}, 3, 2, False),
     'gemma2': ('Gemma2', {'head_dim': 8, 'query_pre_attn_scalar': 20, 'sliding_window': 5}, 2, 3, True),
+    'gemma3': ('Gemma3', {'head_dim': 8, 'query_pre_attn_scalar': 20, 'sliding_window': 5, 'sliding_window_pattern': 3}, 2, 3, True),
     'gemma2 no caps': ('Gemma2', {**ROPE, 'head_dim': 6, 'attn_logit_softcapping': None, 'final_logit_softcapping': None,
                                   'tie_word_embeddings': False}, 1, 1, False),
     'olmo2 bias, tied': ('Olmo2', {**LLAMA3, 'attention_bias': True, 'tie_word_embeddings': True}, 3, 2, False),
@@ -153,7 +154,7 @@ def check(r, name):
     for x in (first, saved, out):
         shutil.rmtree(x, ignore_errors=True)
     torch.manual_seed(11)
-    config = getattr(transformers, kind + 'Config')(**{**BASES.get(kind, BASE), **settings})
+    config = getattr(transformers, kind + ('TextConfig' if kind == 'Gemma3' else 'Config'))(**{**BASES.get(kind, BASE), **settings})
     model = getattr(transformers, CLASSES.get(kind, kind + 'ForCausalLM'))._from_config(config, attn_implementation='eager')
     if kind == 'T5' and settings.get('tie_word_embeddings') is False:   # _from_config ties
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())

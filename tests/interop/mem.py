@@ -41,6 +41,8 @@ MODELS = [
     ('MistralForCausalLM', 'MistralConfig', {**SMALL, 'head_dim': 24, 'hidden_act': 'gelu'}),
     ('Olmo2ForCausalLM', 'Olmo2Config', {}),
     ('Olmo2ForCausalLM', 'Olmo2Config', {**SMALL, 'tie_word_embeddings': True, 'attention_bias': True, 'rope_parameters': YARN}),
+    ('Gemma3ForCausalLM', 'Gemma3TextConfig', {}),
+    ('Gemma3ForCausalLM', 'Gemma3TextConfig', {**SMALL, 'head_dim': 24, 'tie_word_embeddings': False}),
     ('Phi3ForCausalLM', 'Phi3Config', {}),
     ('Phi3ForCausalLM', 'Phi3Config', {**SMALL, 'tie_word_embeddings': True, 'pad_token_id': 0}),
     ('Gemma2ForCausalLM', 'Gemma2Config', {}),

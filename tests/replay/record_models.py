@@ -29,10 +29,10 @@ BLOOM = dict(vocab_size=53, hidden_size=18, n_layer=2, n_head=3)
 SMALL = dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              max_position_embeddings=32)
 # settings that a kind has instead of BASE
-BASES = {'OPT': OPT, 'GPTNeoX': NEOX, 'Bloom': BLOOM, 'Olmo2': SMALL, 'Gemma2': SMALL, 'Phi3': SMALL}
+BASES = {'OPT': OPT, 'GPTNeoX': NEOX, 'Bloom': BLOOM, 'Olmo2': SMALL, 'Gemma2': SMALL, 'Gemma3': SMALL, 'Phi3': SMALL}
 
 # kinds with norms of the branches' outputs
-NORMED = ('Olmo2', 'Gemma2')
+NORMED = ('Olmo2', 'Gemma2', 'Gemma3')
 
 # name: (kind, settings, masked: at the right side, or 'left')
 MODELS = {
@@ -55,6 +55,12 @@ MODELS = {
     'olmo2': ('Olmo2', {}, True),
     'olmo2_bias': ('Olmo2', {**ROPE, 'attention_bias': True, 'tie_word_embeddings': True, 'num_key_value_heads': 4, 'hidden_act': 'gelu',
                              'pad_token_id': 20}, False),
+    'gemma3': ('Gemma3', {'sliding_window': 4, 'head_dim': 6, 'query_pre_attn_scalar': 12, 'num_hidden_layers': 3,
+                          'sliding_window_pattern': 3}, True),
+    'gemma3_linear': ('Gemma3', {'sliding_window': 3, 'head_dim': 4, 'tie_word_embeddings': False, 'final_logit_softcapping': 4.0,
+                                 'layer_types': ['full_attention', 'sliding_attention'],
+                                 'rope_parameters': {'full_attention': {'rope_type': 'linear', 'factor': 4.0, 'rope_theta': 50000.0},
+                                                     'sliding_attention': {'rope_type': 'default', 'rope_theta': 300.0}}}, 'left'),
     'phi3': ('Phi3', {'pad_token_id': 7, 'sliding_window': 5, 'original_max_position_embeddings': 20,
                       'rope_parameters': {'rope_type': 'longrope', 'short_factor': [1.0, 1.75], 'long_factor': [2, 9.5]}}, True),
     'phi4': ('Phi3', {'pad_token_id': 7, 'num_attention_heads': 2, 'num_key_value_heads': 1, 'tie_word_embeddings': True,
@@ -76,7 +82,7 @@ def make(kind, settings):
     import torch
     import transformers
     base = T5 if kind == 'T5' else {**BASES.get(kind, BASE), 'bos_token_id': 1, 'eos_token_id': 2}
-    config = getattr(transformers, kind + 'Config')(**{**base, **settings})
+    config = getattr(transformers, kind + ('TextConfig' if kind == 'Gemma3' else 'Config'))(**{**base, **settings})
     torch.manual_seed(4)
     of = 'ForConditionalGeneration' if kind == 'T5' else 'ForCausalLM'
     model = getattr(transformers, kind + of)._from_config(config, attn_implementation='eager').eval()

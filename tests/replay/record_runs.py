@@ -27,6 +27,9 @@ MODELS = {
                              max_position_embeddings=12)),
     'gemma2': ('Gemma2', dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
                               num_key_value_heads=2, head_dim=6, query_pre_attn_scalar=10, sliding_window=4, max_position_embeddings=12)),
+    'gemma3': ('Gemma3', dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+                              num_key_value_heads=2, head_dim=6, query_pre_attn_scalar=10, sliding_window=4, sliding_window_pattern=2,
+                              max_position_embeddings=12)),
     'olmo2': ('Olmo2', dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
                             num_key_value_heads=2, max_position_embeddings=12)),
     'phi3': ('Phi3', dict(vocab_size=41, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2,
@@ -38,7 +41,7 @@ MODELS = {
 # names that differ in model folders, as zerotrain writes them
 HUB = {'neox': {'lm_head.weight': 'embed_out.weight'}}
 # kinds with norms of the branches' outputs, which enlarge the roundings of small values
-NORMED = ('Olmo2', 'Gemma2')
+NORMED = ('Olmo2', 'Gemma2', 'Gemma3')
 # (world, stage, dtype); those in 16 bits have no final weights
 RUNS = ((1, 0, 'fp32'), (2, 1, 'fp32'), (2, 3, 'fp32'), (3, 2, 'fp32'), (3, 3, 'bf16'))
 
@@ -56,7 +59,7 @@ def make(name):
     import torch
     import transformers
     kind, settings = MODELS[name]
-    config = getattr(transformers, kind + 'Config')(bos_token_id=2, eos_token_id=2, **settings)
+    config = getattr(transformers, kind + ('TextConfig' if kind == 'Gemma3' else 'Config'))(bos_token_id=2, eos_token_id=2, **settings)
     torch.manual_seed(5)
     model = getattr(transformers, kind + 'ForCausalLM')._from_config(config, attn_implementation='eager')
     with torch.no_grad():   # biases and norms as no new model has them

@@ -15,7 +15,7 @@
 /* Those whose tensors are among the fixtures. */
 static const char *const with_tensors[] = {"bert_cls",  "gpt2_masked", "llama_gqa", "opt",
                                            "opt_after", "neox",        "bloom",     "olmo2",
-                                           "gemma2",    "phi3"};
+                                           "gemma2",    "phi3",        "gemma3"};
 
 /* The folder of a recorded model. */
 static inline const char *home_of(const char *name)

@@ -14,10 +14,11 @@ static const char *const names[] = {"bert_cls",    "bert_reg",  "bert_mlm",     
                                     "gpt2_masked", "llama_gqa", "llama3_tied_bias"};
 enum { N_NAMES = sizeof names / sizeof *names };
 
-static const char *const kin[] = {
-    "qwen2",     "qwen2_tied", "qwen3",  "mistral",     "qwen2_windows", "opt",
-    "opt_after", "opt_gelu",   "neox",   "neox_serial", "bloom",         "bloom_untied",
-    "olmo2",     "olmo2_bias", "gemma2", "gemma2_full", "phi3",          "phi4"};
+static const char *const kin[] = {"qwen2",         "qwen2_tied",  "qwen3",     "mistral",
+                                  "qwen2_windows", "opt",         "opt_after", "opt_gelu",
+                                  "neox",          "neox_serial", "bloom",     "bloom_untied",
+                                  "olmo2",         "olmo2_bias",  "gemma2",    "gemma2_full",
+                                  "phi3",          "phi4",        "gemma3",    "gemma3_linear"};
 enum { N_KIN = sizeof kin / sizeof *kin };
 
 /* ---- structure ---- */
@@ -502,12 +503,17 @@ static void short_last_block(void **state)
 /* Frozen parameters get no gradient; the others get the same as before. */
 static void freezing(void **state)
 {
-    static const char *const globs[] = {
-        "bert.embeddings.*,bert.encoder.layer.0.*", "transformer.w?e.*,*.ln_1.*",
-        "model.embed_tokens.weight,model.layers.*", "model.decoder.embed_*,*.fc1.*",
-        "*.project_in.*,*.final_layer_norm.*",      "gpt_neox.embed_in.*,*.query_key_value.*",
-        "transformer.word_emb*,*.dense.*",          "*.self_attn.?_norm.*,*.up_proj.*",
-        "*.embed_tokens.*,*.k_proj.*,*.pre_*",      "*.qkv_proj.*,*.down_proj.*"};
+    static const char *const globs[] = {"bert.embeddings.*,bert.encoder.layer.0.*",
+                                        "transformer.w?e.*,*.ln_1.*",
+                                        "model.embed_tokens.weight,model.layers.*",
+                                        "model.decoder.embed_*,*.fc1.*",
+                                        "*.project_in.*,*.final_layer_norm.*",
+                                        "gpt_neox.embed_in.*,*.query_key_value.*",
+                                        "transformer.word_emb*,*.dense.*",
+                                        "*.self_attn.?_norm.*,*.up_proj.*",
+                                        "*.embed_tokens.*,*.k_proj.*,*.pre_*",
+                                        "*.qkv_proj.*,*.down_proj.*",
+                                        "*.q_norm.*,*.layers.1.*"};
 
     (void)state;
     for (size_t k = 0; k < sizeof with_tensors / sizeof *with_tensors; k++) {
@@ -667,26 +673,16 @@ static void memory_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(structure),
-        cmocka_unit_test(initial_kinds),
-        cmocka_unit_test(golden_fp32),
-        cmocka_unit_test(golden_16_bits),
-        cmocka_unit_test(accumulation),
-        cmocka_unit_test(scale_of_fp16),
-        cmocka_unit_test(factor_is_rounded),
-        cmocka_unit_test(logits_in_chunks),
-        cmocka_unit_test(long_and_short),
-        cmocka_unit_test(nothing_to_predict),
-        cmocka_unit_test(no_labels),
-        cmocka_unit_test(dropout_gradients),
-        cmocka_unit_test(dropout_seeds),
-        cmocka_unit_test(multi_label),
-        cmocka_unit_test(short_last_block),
-        cmocka_unit_test(freezing),
-        cmocka_unit_test(freezing_nothing),
-        cmocka_unit_test(batches),
-        cmocka_unit_test(bad_configs),
-        cmocka_unit_test(memory_fails),
+        cmocka_unit_test(structure),         cmocka_unit_test(initial_kinds),
+        cmocka_unit_test(golden_fp32),       cmocka_unit_test(golden_16_bits),
+        cmocka_unit_test(accumulation),      cmocka_unit_test(scale_of_fp16),
+        cmocka_unit_test(factor_is_rounded), cmocka_unit_test(logits_in_chunks),
+        cmocka_unit_test(long_and_short),    cmocka_unit_test(nothing_to_predict),
+        cmocka_unit_test(no_labels),         cmocka_unit_test(dropout_gradients),
+        cmocka_unit_test(dropout_seeds),     cmocka_unit_test(multi_label),
+        cmocka_unit_test(short_last_block),  cmocka_unit_test(freezing),
+        cmocka_unit_test(freezing_nothing),  cmocka_unit_test(batches),
+        cmocka_unit_test(bad_configs),       cmocka_unit_test(memory_fails),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,6 +23,7 @@
 #define MISTRAL "\"architectures\": [\"MistralForCausalLM\"]"
 #define GEMMA2  "\"architectures\": [\"Gemma2ForCausalLM\"]"
 #define PHI3    "\"architectures\": [\"Phi3ForCausalLM\"]"
+#define GEMMA3  "\"architectures\": [\"Gemma3ForCausalLM\"]"
 #define OLMO2   "\"architectures\": [\"Olmo2ForCausalLM\"]"
 
 static ckpt_arena *arena;
@@ -389,6 +390,39 @@ static void gemma2_keys(void **state)
     bad(GEMMA2 ", \"query_pre_attn_scalar\": 0", CKPT_EFORMAT, "query_pre_attn_scalar");
     bad(GEMMA2 ", \"query_pre_attn_scalar\": null", CKPT_EFORMAT, "query_pre_attn_scalar");
     bad(GEMMA2 ", \"use_bidirectional_attention\": true", CKPT_EUNSUPPORTED, "bidirectional");
+}
+
+static void gemma3_keys(void **state)
+{
+    zt_model_config c = good(GEMMA3);
+
+    (void)state;
+    assert_true(c.arch == ZT_LLAMA && c.vocab == 262208 && c.hidden == 2304 && c.layers == 26);
+    assert_true(c.norm_branch && c.norm_plus_one && c.embed_scaled && c.tied && c.qk_norm);
+    assert_true(!c.qk_whole && c.score_cap == 0 && c.logit_cap == 0 && c.score_width == 256);
+    assert_true(c.window == 4096 && c.slides[0] && c.slides[4] && !c.slides[5] && !c.slides[23]);
+    assert_true(c.rope_theta == 1e6 && c.rope_local == 1e4 && c.rope_kind == ZT_ROPE_DEFAULT);
+    // files before release 5
+    c = good(GEMMA3 ", \"sliding_window\": 512, \"sliding_window_pattern\": 3, \"rope_theta\": 5e5,"
+                    "\"rope_local_base_freq\": 7000, \"final_logit_softcapping\": 20,"
+                    "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 8.0}");
+    assert_true(c.window == 512 && c.slides[0] && !c.slides[2] && c.logit_cap == 20);
+    assert_true(c.rope_theta == 5e5 && c.rope_local == 7000 && c.rope_kind == ZT_ROPE_LINEAR);
+    c = good(GEMMA3 ", \"rope_theta\": 3, \"rope_parameters\": {\"full_attention\": {\"rope_type\":"
+                    "\"linear\", \"factor\": 2, \"rope_theta\": 9e5}, \"sliding_attention\":"
+                    "{\"rope_type\": \"default\", \"rope_theta\": 800}}");
+    assert_true(c.rope_theta == 9e5 && c.rope_local == 800 && c.rope_factor == 2);
+    bad(GEMMA3 ", \"attn_logit_softcapping\": 50.0", CKPT_EUNSUPPORTED, "attn_logit_softcapping");
+    bad(GEMMA3 ", \"use_bidirectional_attention\": true", CKPT_EUNSUPPORTED, "bidirectional");
+    bad(GEMMA3 ", \"rope_parameters\": {\"rope_theta\": 5e5}", CKPT_EUNSUPPORTED, "full_attention");
+    bad(GEMMA3 ", \"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"linear\"}}",
+        CKPT_EUNSUPPORTED, "sliding_attention is linear");
+    bad(GEMMA3 ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"yarn\"}}",
+        CKPT_EUNSUPPORTED, "yarn");
+    bad(GEMMA3 ", \"rope_local_base_freq\": 0", CKPT_EFORMAT, "rope_local_base_freq");
+    bad(GEMMA3 ", \"sliding_window_pattern\": 0", CKPT_EFORMAT, "sliding_window_pattern");
+    bad("\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"model_type\": \"gemma3\"",
+        CKPT_EUNSUPPORTED, "Gemma3ForConditionalGeneration");
 }
 
 #define LONG                                                                                       \
@@ -803,12 +837,12 @@ int main(void)
         cmocka_unit_test(opt_keys),       cmocka_unit_test(neox_keys),
         cmocka_unit_test(bloom_keys),     cmocka_unit_test(llama_keys),
         cmocka_unit_test(olmo2_keys),     cmocka_unit_test(gemma2_keys),
-        cmocka_unit_test(phi3_keys),      cmocka_unit_test(activations),
-        cmocka_unit_test(labels),         cmocka_unit_test(rope),
-        cmocka_unit_test(refused),        cmocka_unit_test(architectures),
-        cmocka_unit_test(wrong_values),   cmocka_unit_test(files),
-        cmocka_unit_test(real_files),     cmocka_unit_test(golden_files),
-        cmocka_unit_test(sizes),
+        cmocka_unit_test(gemma3_keys),    cmocka_unit_test(phi3_keys),
+        cmocka_unit_test(activations),    cmocka_unit_test(labels),
+        cmocka_unit_test(rope),           cmocka_unit_test(refused),
+        cmocka_unit_test(architectures),  cmocka_unit_test(wrong_values),
+        cmocka_unit_test(files),          cmocka_unit_test(real_files),
+        cmocka_unit_test(golden_files),   cmocka_unit_test(sizes),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
