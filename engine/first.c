@@ -213,7 +213,16 @@ static int fw_draw_item(void *ctx, unsigned worker, uint64_t item, ckpt_err *err
     return CKPT_OK;
 }
 
-/* A value depends on its position alone, so the number of threads does not change it. */
+/* True if --init may lack this parameter: with adapters, a trained one (adapter or classifier). */
+static bool fw_may_lack(const zt_engine *e, size_t param)
+{
+    return e->model->lora.rank && !e->model->params.at[param].frozen;
+}
+
+/*
+ * A value depends on its position alone, so the number of threads does not change it.  Parameters
+ * that --init must have get zeros, because drawing takes longer than reading.
+ */
 static int fw_draw(void *ctx, uint32_t param, uint64_t first, uint64_t count, float *out,
                    ckpt_err *err)
 {
@@ -221,29 +230,20 @@ static int fw_draw(void *ctx, uint32_t param, uint64_t first, uint64_t count, fl
     uint64_t items = count / FW_DRAW + (count % FW_DRAW != 0);
     unsigned threads = items < d.e->threads ? (unsigned)items : d.e->threads;
 
+    if (d.e->init && !d.e->opts->not_strict && !fw_may_lack(d.e, param)) {
+        memset(out, 0, count * sizeof *out);
+        return CKPT_OK;
+    }
     return ckpt_crew_run(threads > 0 ? threads : 1, items, fw_draw_item, &d, err);
-}
-
-/*
- * Number of parameters that --init may lack: with adapters, the trained ones (adapters and
- * classifier).
- */
-static size_t fw_may_miss(const zt_engine *e)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; e->model->lora.rank && i < e->model->params.n; i++)
-        n += !e->model->params.at[i].frozen;
-    return n;
 }
 
 static int fw_initial(zt_engine *e, ckpt_err *err)
 {
     const zt_options *o = e->opts;
-    size_t may_miss = fw_may_miss(e);
+    const bool adapters = e->model->lora.rank > 0;
     ckpt_err why = {0};
     zt_lacking lacking;
-    int rc = zt_load_initial(e->zero, e->init, !o->not_strict && !may_miss, &lacking, &why);
+    int rc = zt_load_initial(e->zero, e->init, !o->not_strict && !adapters, &lacking, &why);
 
     e->n_drawn = lacking.n_missing;
     e->n_unused = lacking.n_unknown;
@@ -253,11 +253,11 @@ static int fw_initial(zt_engine *e, ckpt_err *err)
     if (rc != CKPT_OK)
         return ckpt_fail(err, rc, "%.400s; %s--init none makes all weights random", why.text,
                          e->n_drawn ? "--not-strict makes those random, " : "");
-    if (!o->not_strict && e->n_drawn > may_miss)
+    if (!o->not_strict && lacking.n_frozen > 0)
         return ckpt_fail(err, CKPT_EMISSING,
-                         "%s: %zu parameters of the model are missing, %zu of them adapters "
-                         "(--not-strict makes them random)",
-                         e->init, e->n_drawn, may_miss);
+                         "%s: %zu parameters of the base model are missing (--not-strict makes "
+                         "them random)",
+                         e->init, lacking.n_frozen);
     return CKPT_OK;
 }
 

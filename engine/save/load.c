@@ -31,7 +31,7 @@ typedef struct ld_loader {
     float **kept;             /* per parameter, if missing: values before the load; or NULL */
     float *piece;             /* LD_PIECE elements, if masters are not in host memory */
     uint8_t *used;            /* per tensor of the map */
-    size_t n_missing, n_unknown;
+    size_t n_missing, n_frozen, n_unknown;
     bool initial; /* accept names with prefixes, or without the model's own */
     char missing[LD_LIST], unknown[LD_LIST];
 } ld_loader;
@@ -206,6 +206,7 @@ static int ld_match(ld_loader *l, ckpt_err *err)
         const ckpt_tensor *t = ld_find(l, i);
         if (!t) {
             l->n_missing++;
+            l->n_frozen += params->at[i].frozen;
             ld_list(l->missing, params->at[i].name);
             continue;
         }
@@ -680,7 +681,9 @@ int zt_load_initial(zt_zero *z, const char *path, bool strict, zt_lacking *lacki
     ld_loader l = {.zero = z, .initial = true};
     int rc = ld_open(&l, path, &open, err);
 
-    *lacking = rc == CKPT_OK ? (zt_lacking){l.n_missing, l.n_unknown} : (zt_lacking){0, 0};
+    *lacking = (zt_lacking){0};
+    if (rc == CKPT_OK)
+        *lacking = (zt_lacking){l.n_missing, l.n_frozen, l.n_unknown};
     if (rc == CKPT_OK && strict)
         rc = ld_strict(&l, false, err);
     if (rc == CKPT_OK && l.n_missing == z->model->params.n)

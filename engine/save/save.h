@@ -128,6 +128,7 @@ int zt_load(zt_zero *z, const zt_load_opts *opts, zt_loaded *loaded, ckpt_err *e
 /* Where a checkpoint and a model differ. */
 typedef struct zt_lacking {
     size_t n_missing; /* parameters that the checkpoint lacks */
+    size_t n_frozen;  /* of these, the frozen ones */
     size_t n_unknown; /* tensors of the checkpoint that the model lacks; buffers do not count */
 } zt_lacking;
 
