@@ -5,7 +5,7 @@ that depend on the seed alone.
 
     generate.py --bin build/bin [--some] [--device cuda] [NAME...]
 
-With --device cuda, only models without relative positions, greedily.
+With --device cuda, greedily only.
 
 The models are the recorded ones of record_models.py, with matrices that are 4 times as large, so that texts differ.
 tests/interop/generate.py records the texts.
@@ -24,7 +24,7 @@ from training import Work, write_safetensors
 FIXTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'fixtures')
 PLACES = {'gpt2_masked': 'golden', 'llama_gqa': 'golden', 't5': 'models_t5', 't5_gated': 'models_t5'}
 NAMES = ['gpt2_masked', 'llama_gqa', 'qwen2_tied', 'qwen3', 'mistral', 'qwen2_windows', 'opt', 'opt_after', 'neox', 'neox_serial', 'bloom',
-         't5', 't5_gated']
+         'olmo2', 'gemma2', 'gemma3', 'phi3', 't5', 't5_gated']
 NEW = 8
 # stage, samples of a batch, ranks, offload
 RUNS = [(0, 1, 1, False), (2, 4, 1, False), (1, 3, 2, False), (3, 2, 2, False), (3, 2, 3, True)]
@@ -190,7 +190,7 @@ def main():
     work = Work(a.bin)
     work.program += ['--device', a.device]
     near = a.device == 'cpu'
-    names = a.names or [x for x in NAMES if near or not x.startswith('t5')]
+    names = a.names or NAMES
     bad = 0
     for i, name in enumerate(names):
         runs = [RUNS[2 + i % 3]] if a.some else RUNS
