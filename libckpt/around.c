@@ -5,6 +5,7 @@
  * or the model without some of them.
  */
 #include <inttypes.h>
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/around.h"
@@ -208,9 +209,9 @@ static bool aro_marked(const ckpt_value *group)
     return ckpt_value_get(group, "initial_lr") != NULL;
 }
 
-/* True if the optimizer has a scheduler and the optimizer's own files lack its state. */
-static bool aro_scheduled(const ckpt_map *map)
+bool ckpt_around_scheduled(const ckpt_map *map)
 {
+    assert(map);
     bool marked = false, held = false;
 
     for (size_t k = 0; k < map->states.n; k++) {
@@ -249,7 +250,7 @@ static int aro_scheduled_bin(bool *is, ckpt_map *map, const ckpt_listing *list, 
 
 static int aro_trainer(ckpt_map *map, const aro_names *s, ckpt_err *err)
 {
-    bool scheduled = aro_scheduled(map);
+    bool scheduled = ckpt_around_scheduled(map);
     int rc = CKPT_OK;
 
     if (s->of_trainer && !ckpt_listing_has(s->list, "trainer_state.json", false))

@@ -46,7 +46,8 @@ static bool dcp_done(const ckpt_listing *list)
 static bool dcp_is_one(const ckpt_listing *list)
 {
     static const char end[] = ".distcp";
-    bool data = dcp_done(list) || ckpt_listing_find(list, CKPT_DCP_METADATA ".tmp");
+    bool data = dcp_done(list) || ckpt_listing_find(list, CKPT_DCP_METADATA ".tmp") ||
+                ckpt_listing_find(list, CKPT_TRAIN_FSDP_OPTIMIZER "0");
 
     for (size_t i = 0; !data && i < list->n; i++) {
         size_t n = strlen(list->entry[i].name);
@@ -472,6 +473,35 @@ static int dcp_tensors(dcp_reader *r)
 
 /* ---- the driver ---- */
 
+/* Check that a folder with the optimizer of accelerate has its model, too. */
+static int dcp_has_model(const ckpt_listing *list, ckpt_err *err)
+{
+    if (ckpt_listing_find(list, CKPT_DCP_METADATA) ||
+        ckpt_listing_find(list, CKPT_TRAIN_FSDP_MODEL "0") ||
+        !ckpt_listing_find(list, CKPT_TRAIN_FSDP_OPTIMIZER "0"))
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EMISSING,
+                     "%s: the model is missing: expected " CKPT_TRAIN_FSDP_MODEL
+                     "0, found " CKPT_TRAIN_FSDP_OPTIMIZER "0; copy it",
+                     list->folder);
+}
+
+/* Check that the folder has no further optimizer. */
+static int dcp_one_optimizer(dcp_reader *r)
+{
+    if (!ckpt_listing_find(r->list, CKPT_TRAIN_FSDP_OPTIMIZER "1"))
+        return CKPT_OK;
+    if (r->opts->training && !r->map->collect)
+        return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
+                         "%s: the run has a further optimizer in " CKPT_TRAIN_FSDP_OPTIMIZER
+                         "1, expected one model and its one optimizer; ckpt convert takes the "
+                         "model alone",
+                         r->list->folder);
+    return ckpt_map_note(r->map, CKPT_WARNING, r->err,
+                         "%s: left out: " CKPT_TRAIN_FSDP_OPTIMIZER "1, a further optimizer",
+                         r->list->folder);
+}
+
 /*
  * Read a folder of accelerate or the Trainer: the model in pytorch_model_fsdp_0, its optimizer in
  * optimizer_0; further models have higher numbers.
@@ -486,6 +516,7 @@ static int dcp_read_pair(dcp_reader *r)
                          "%s: holds several models; name the folder of one (" CKPT_TRAIN_FSDP_MODEL
                          "0)",
                          r->list->folder);
+    rc = dcp_one_optimizer(r);
     for (size_t i = 0; rc == CKPT_OK && i < sizeof parts / sizeof *parts; i++) {
         const char *prefix = ckpt_arena_printf(r->map->arena, "%s/", parts[i]);
         if (!prefix)
@@ -550,6 +581,8 @@ static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     ckpt_listing at = *list;
     int rc = ckpt_train_find_step(map, &at, &dcp_run, opts->tag, err);
 
+    if (rc == CKPT_OK)
+        rc = dcp_has_model(&at, err);
     if (rc != CKPT_OK)
         return rc;
     list = &at;

@@ -286,6 +286,8 @@ static int rfu_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     if (rc == CKPT_OK)
         rc = ckpt_ranks_finish(&r);
     if (rc == CKPT_OK && !one)
+        rc = ckpt_train_no_schedule(map, &at, err);
+    if (rc == CKPT_OK && !one)
         rc = ckpt_train_trainer_steps(map, &at, err);
     ckpt_ranks_run_free(&r);
     return rc;

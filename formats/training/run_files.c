@@ -11,6 +11,7 @@
 
 #include "formats/torch/torch.h"
 #include "formats/training/run_files.h"
+#include "libckpt/around.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/state.h"
 
@@ -131,6 +132,19 @@ int ckpt_train_no_optimizer(ckpt_map *map, const ckpt_listing *list, const char 
                          "%s: the run's optimizer is missing: expected %s, found %s, which belongs "
                          "to a run; the run cannot be resumed without it",
                          list->folder, optimizer, of);
+}
+
+int ckpt_train_no_schedule(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
+{
+    assert(map && list);
+    // verify and doctor report this with other missing files (libckpt/around.c)
+    if (map->collect || ckpt_train_schedule(list) || !ckpt_train_file_of_run(list) ||
+        !ckpt_around_scheduled(map))
+        return CKPT_OK;
+    return ckpt_map_note(map, CKPT_WARNING, err,
+                         "%s: the schedule is missing: expected scheduler.bin or scheduler.pt; "
+                         "without it a resumed run begins its schedule anew",
+                         list->folder);
 }
 
 /* True for a key under which Lightning stores the state of an optimizer. */
@@ -320,6 +334,8 @@ int ckpt_train_run_files(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
         rc = ckpt_train_trainer_steps(map, list, err);
     if (rc == CKPT_OK && run && meta && !meta->is_dir)
         rc = dcb_lightning(map, run, list->folder, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_train_no_schedule(map, list, err);
     if (rc != CKPT_OK || !name || !run || ckpt_value_get(run, "lr_scheduler"))
         return rc;
     const char *path = ckpt_arena_printf(map->arena, "%s/%s", list->folder, name);

@@ -51,6 +51,9 @@ const char *ckpt_train_file_of_run(const ckpt_listing *list);
 int ckpt_train_no_optimizer(ckpt_map *map, const ckpt_listing *list, const char *optimizer,
                             const ckpt_open_opts *opts, ckpt_err *err);
 
+/* Warn if other files of a run are there, and its optimizer had a schedule, but no file has it. */
+int ckpt_train_no_schedule(ckpt_map *map, const ckpt_listing *list, ckpt_err *err);
+
 /* Warn if the optimizer of the map's run has made more steps than trainer_state.json of the Trainer
  * counts, if that file exists. */
 int ckpt_train_trainer_steps(ckpt_map *map, const ckpt_listing *list, ckpt_err *err);
