@@ -375,6 +375,10 @@ static int dec_run(const zt_tokenizer *t, const tz_shown *const *token, dec_text
 {
     int rc = CKPT_OK;
 
+    if (t->byte_level && t->decoder.n == 0)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "the tokenizer has no decoder for its tokens of bytes, so they cannot "
+                         "become text; use --json to write their numbers");
     for (size_t i = 0; rc == CKPT_OK && i < t->decoder.n; i++) {
         const tz_step *step = &t->decoder.at[i];
         dec_texts to = {0};

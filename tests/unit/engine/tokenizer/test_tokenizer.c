@@ -115,8 +115,8 @@ static void test_decoded(void **state)
     ckpt_arena_free(arena);
 }
 
-/* A decoder that is not implemented is refused only where tokens become text. */
-static void test_other_decoder(void **state)
+/* A tokenizer that can encode alone. */
+static void no_text(const char *parts, const char *why)
 {
     char path[] = "/tmp/ckpt-tokenizer-XXXXXX";
     zt_tokenizer *t;
@@ -124,19 +124,27 @@ static void test_other_decoder(void **state)
     ckpt_err err = {0};
     FILE *f = fdopen(mkstemp(path), "w");
 
-    (void)state;
     assert_non_null(f);
-    fputs(
-        "{\"decoder\": {\"type\": \"CTC\"}, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, "
-        "\"merges\": []}}",
-        f);
+    fprintf(f, "{%s, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}}",
+            parts);
     fclose(f);
     t = open_ok(path);
     assert_int_equal(zt_tokenizer_decode(t, (int32_t[]){0}, 1, &text, &err), CKPT_EUNSUPPORTED);
-    assert_non_null(strstr(err.text, "decoder (CTC) is not supported"));
+    if (!strstr(err.text, why))
+        fail_msg("'%s' lacks '%s'", err.text, why);
     ckpt_vec_free(&text);
     zt_tokenizer_free(t);
     remove(path);
+}
+
+/* A decoder that is not implemented is refused only where tokens become text. */
+static void test_other_decoder(void **state)
+{
+    (void)state;
+    no_text("\"decoder\": {\"type\": \"CTC\"}", "decoder (CTC) is not supported");
+    no_text("\"pre_tokenizer\": {\"type\": \"ByteLevel\"}", "no decoder for its tokens of bytes");
+    no_text("\"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"decoder\": {\"type\": \"Fuse\"}",
+            "decoder (a sequence of steps) is not supported");
 }
 
 static void test_find(void **state)
