@@ -136,6 +136,24 @@ def drawn(work, name, want):
     return len(bad)
 
 
+def unequal(work):
+    """Ranks with other prompts, and an output that cannot be written: one clear error, and no file."""
+    folder, other = work.fresh('m'), work.fresh('other')
+    for x in (folder, other):
+        write_folder(x, 'llama_gqa', [1])
+    with open(os.path.join(other, 'prompts.jsonl'), 'a') as f:
+        f.write('{"input_ids": [5]}\n')
+    bad = 0
+    args = ['--deepspeed_config', work.write('ds.json', configuration(3, 2, 2)), '--json', '--model', folder]
+    for data, out, said in ((other, work.fresh('out'), 'file of --data'), (folder, work.fresh('none') + '/out', 'cannot be written')):
+        rank = [args + ['--generate', out, '--data', os.path.join(x, 'prompts.jsonl')] for x in (folder, data)]
+        status, _, err = work.run(2, rank[0], 120, rank[1])
+        if not status or said not in err or os.path.exists(out) or os.path.exists(out + '.ckpt-generate.tmp'):
+            bad += 1
+            print('unequal: exit %s: %s' % (status, err[:300]))
+    return bad
+
+
 # the configuration of the program that runs T0_3B on two GPUs with ZeRO-3 and offload, in the documentation of transformers
 T0 = {'fp16': {'enabled': False}, 'bf16': {'enabled': False},
       'zero_optimization': {'stage': 3, 'offload_param': {'device': 'cpu', 'pin_memory': True}, 'overlap_comm': True,
@@ -197,7 +215,7 @@ def main():
         bad += greedy(work, name, recorded()[name], [(*r[:3], r[3] and near) for r in runs])   # GPUs have no offload_param
     for name in ['qwen2_tied'] if near and a.some else ['qwen2_tied', 't5'] if near else []:
         bad += drawn(work, name, recorded()[name])
-    bad += t0(work) if near else 0
+    bad += t0(work) + unequal(work) if near else 0
     print('generated texts: %d models, %d wrong' % (len(names), bad))
     return 1 if bad else 0
 
