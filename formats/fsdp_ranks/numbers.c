@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "formats/fsdp_ranks/ranks.h"
-#include "libckpt/init_state/relist.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/order.h"
 #include "libckpt/map/whole.h"

@@ -8,12 +8,6 @@
 #include "libckpt/format.h"
 #include "libckpt/map/state.h"
 
-/* A line without surrounding blanks, except comments; n 0: an empty line. */
-typedef int ckpt_order_line(void *ctx, uint64_t number, const char *line, size_t n);
-
-/* Call `use` for each line of a list, until it returns an error. */
-int ckpt_order_lines(const char *text, ckpt_order_line *use, void *ctx);
-
 /*
  * Sort a run's parameters by a list (ckpt_target.order_text). Parameters remain in their groups, so
  * empty lines and names of untrained tensors have no effect. '*' stands for all unlisted parameters

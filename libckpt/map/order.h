@@ -60,6 +60,14 @@ bool ckpt_order_has(const char *type);
  */
 size_t ckpt_order_fit(const char *type, const char *const *name, size_t n, size_t skip);
 
+/* ---- order_lines.c ---- */
+
+/* A line without surrounding blanks, except comments; n 0: an empty line. */
+typedef int ckpt_order_line(void *ctx, uint64_t number, const char *line, size_t n);
+
+/* Call `use` for each line of a list, until it returns an error. */
+int ckpt_order_lines(const char *text, ckpt_order_line *use, void *ctx);
+
 /* ---- walk.c ---- */
 
 /*

@@ -7,12 +7,11 @@
 #include <string.h>
 
 #include "ckpt_shape.h"
-#include "libckpt/base/dtype.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/map.h"
 #include "libckpt/map/savepoint.h"
 #include "libckpt/transform/keymap/expr.h"
-#include "libckpt/transform/ties.h"
+#include "libckpt/transform/keymap/head.h"
 
 static ckpt_tensor *ts_at(const ckpt_map *map, const char *name)
 {
@@ -22,37 +21,6 @@ static ckpt_tensor *ts_at(const ckpt_map *map, const char *name)
 }
 
 /* ---- untying ---- */
-
-ckpt_tensor *ckpt_ties_head(const ckpt_map *map)
-{
-    static const char *const heads[] = {"lm_head.weight", "embed_out.weight", "output_layer.weight",
-                                        NULL};
-
-    for (size_t i = 0; heads[i]; i++) {
-        ckpt_tensor *head = ts_at(map, heads[i]);
-        if (head && !head->owner)
-            return head;
-    }
-    return NULL;
-}
-
-/* The embedding of a language model; NULL: no tensor has such a name. */
-static ckpt_tensor *ts_embedding(const ckpt_map *map)
-{
-    static const char *const ends[] = {"embed_tokens.weight", "wte.weight",
-                                       "word_embeddings.weight", "embed_in.weight", NULL};
-
-    for (size_t k = 0; ends[k]; k++) {
-        for (size_t i = 0; i < map->tensors.n; i++) {
-            ckpt_tensor *t = map->tensors.at[i];
-            size_t n = strlen(t->name), m = strlen(ends[k]);
-
-            if (n >= m && strcmp(t->name + n - m, ends[k]) == 0 && t->role != CKPT_ROLE_STATE)
-                return t;
-        }
-    }
-    return NULL;
-}
 
 /* Set *ties if the configuration explicitly ties the head. */
 static int ts_config_ties(ckpt_map *map, bool *ties, ckpt_err *err)
@@ -98,7 +66,7 @@ static bool ts_plain_head(const ckpt_map *map, const ckpt_tensor *table)
 /* Add the head that its folder omits because it is tied. */
 static int ts_add_head(ckpt_map *map, ckpt_err *err)
 {
-    const ckpt_tensor *table = ckpt_ties_head(map) ? NULL : ts_embedding(map);
+    const ckpt_tensor *table = ckpt_head_of(map) ? NULL : ckpt_head_table(map);
     ckpt_tensor like, *head = NULL;
 
     if (table && !ts_plain_head(map, table))
@@ -128,10 +96,10 @@ static int ts_untie(ckpt_map *map, ckpt_err *err)
     int rc = CKPT_OK;
 
     // the file has a head with values; only the configuration ties it
-    if (ckpt_ties_head(map))
+    if (ckpt_head_of(map))
         rc = ts_config_ties(map, &ties, err);
     if (ties) {
-        name = ckpt_ties_head(map)->name;
+        name = ckpt_head_of(map)->name;
         n = 1;
     }
     for (size_t i = 0; i < map->tensors.n; i++) {
@@ -168,11 +136,6 @@ int ckpt_map_untie(ckpt_map *map, ckpt_err *err)
 
 /* ---- tying ---- */
 
-static bool ts_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
-{
-    return a->ndim == b->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0;
-}
-
 /* The table that a head may repeat: the only other tensor of its shape outside of layers. */
 static ckpt_tensor *ts_table(const ckpt_map *map, const ckpt_tensor *head, ckpt_err *err)
 {
@@ -181,7 +144,7 @@ static ckpt_tensor *ts_table(const ckpt_map *map, const ckpt_tensor *head, ckpt_
     for (size_t i = 0; i < map->tensors.n; i++) {
         ckpt_tensor *t = map->tensors.at[i];
 
-        if (t == head || t->owner || t->role == CKPT_ROLE_STATE || !ts_same_shape(t, head) ||
+        if (t == head || t->owner || t->role == CKPT_ROLE_STATE || !ckpt_head_same_shape(t, head) ||
             strpbrk(t->name, "0123456789"))
             continue;
         if (found) {
@@ -196,32 +159,6 @@ static ckpt_tensor *ts_table(const ckpt_map *map, const ckpt_tensor *head, ckpt_
     if (!found)
         ckpt_fail(err, CKPT_EMISSING, "tie: no table has the shape of %.200s", head->name);
     return found;
-}
-
-/*
- * Add hidden copies of the head and of its copies before those of the table, so that the run
- * compares them.
- */
-static int ts_prove(ckpt_map *map, const ckpt_tensor *head, ckpt_tensor *table, ckpt_err *err)
-{
-    const ckpt_tensor *rest = table->twin;
-    ckpt_tensor *before = table;
-    int rc = CKPT_OK;
-
-    for (const ckpt_tensor *t = head; rc == CKPT_OK && t; t = t->twin) {
-        ckpt_tensor *made = NULL;
-
-        rc = ckpt_map_add_hidden(map, t->name, strlen(t->name), t, &made, err);
-        if (rc != CKPT_OK)
-            break;
-        ckpt_extent_share(made, t);
-        made->flags = t->flags;
-        made->owner = made->twin = made->addend = NULL;
-        before->twin = made;
-        before = made;
-    }
-    before->twin = rest;
-    return rc;
 }
 
 /* Find the tensors of HEAD or HEAD=TABLE. */
@@ -248,60 +185,17 @@ static int ts_pair(ckpt_map *map, const char *names, ckpt_tensor **head, ckpt_te
     return *table ? CKPT_OK : err ? err->code : CKPT_EUSAGE;
 }
 
-/* Tie the head to the table: it becomes an alias of it. */
-static int ts_tie(ckpt_map *map, ckpt_tensor *head, ckpt_tensor *table, ckpt_err *err)
-{
-    int rc;
-
-    for (size_t i = 0; i < map->tensors.n; i++) {
-        if (map->tensors.at[i]->owner == head)
-            return ckpt_fail(err, CKPT_EUSAGE, "tie: %.200s is tied to %.200s: tie %.200s first",
-                             map->tensors.at[i]->name, head->name, table->name);
-    }
-    if (head == table || !ts_same_shape(head, table) || head->dtype != table->dtype ||
-        table->owner || head->addend || table->addend)
-        return ckpt_fail(err, CKPT_EMISMATCH,
-                         "tie: %.200s (%s) cannot be another name of %.200s (%s): shape or dtype "
-                         "differ, or they are means",
-                         head->name, ckpt_dtype_name(head->dtype), table->name,
-                         ckpt_dtype_name(table->dtype));
-    rc = ts_prove(map, head, table, err);
-    if (rc != CKPT_OK)
-        return rc;
-    head->owner = table;
-    head->twin = NULL;
-    map->tied = true;
-    rc = ckpt_map_fact(map, err, "tied", "%.200s to %.200s", head->name, table->name);
-    return rc == CKPT_OK ? ckpt_map_note(map, CKPT_INFO, err,
-                                         "%.200s becomes another name of %.200s: nothing is "
-                                         "written if any element differs",
-                                         head->name, table->name)
-                         : rc;
-}
-
-int ckpt_ties_prove(ckpt_map *map, ckpt_tensor *head, ckpt_err *err)
-{
-    ckpt_tensor *table = ts_embedding(map);
-
-    if (table && table->owner == head)
-        return CKPT_OK; // the same values
-    return table ? ts_tie(map, head, table, err)
-                 : ckpt_fail(err, CKPT_EMISSING,
-                             "%s: %.200s is tied to the embedding, which is missing", map->path,
-                             head->name);
-}
-
 /* Tie the head to the embedding if the configuration ties them and both are stored. */
 static int ts_tie_stated(ckpt_map *map, ckpt_err *err)
 {
-    ckpt_tensor *head = ckpt_ties_head(map), *table = ts_embedding(map);
+    ckpt_tensor *head = ckpt_head_of(map), *table = ckpt_head_table(map);
     bool ties = false;
     int rc = CKPT_OK;
 
-    if (!head || !table || map->untied || map->tied || !ts_same_shape(head, table))
+    if (!head || !table || map->untied || map->tied || !ckpt_head_same_shape(head, table))
         return CKPT_OK;
     rc = ts_config_ties(map, &ties, err);
-    return rc == CKPT_OK && ties ? ts_tie(map, head, table, err) : rc;
+    return rc == CKPT_OK && ties ? ckpt_head_tie(map, head, table, err) : rc;
 }
 
 /* Tie the tensors of HEAD or HEAD=TABLE. */
@@ -310,7 +204,7 @@ static int ts_tie_named(ckpt_map *map, const char *names, ckpt_err *err)
     ckpt_tensor *head, *table;
     int rc = ts_pair(map, names, &head, &table, err);
 
-    return rc == CKPT_OK ? ts_tie(map, head, table, err) : rc;
+    return rc == CKPT_OK ? ckpt_head_tie(map, head, table, err) : rc;
 }
 
 /* True for a name that ends in the parameter of an embedding: a part before it says so. */
@@ -350,7 +244,7 @@ static void ts_tables_own(ckpt_map *map)
         ckpt_tensor *table = map->tensors.at[i];
         const ckpt_tensor *owner = table->owner;
 
-        if (!owner || table->role == CKPT_ROLE_STATE || !ts_same_shape(table, owner) ||
+        if (!owner || table->role == CKPT_ROLE_STATE || !ckpt_head_same_shape(table, owner) ||
             !ts_is_head(owner->name) || !ts_is_table(table->name))
             continue;
         ts_share(table, owner);

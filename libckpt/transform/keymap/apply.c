@@ -2,9 +2,8 @@
 /*
  * apply.c: applies a layout map to a map of tensors.
  *
- * It takes tensors in their order. The first rule that names a tensor and finds all other tensors
- * it needs makes its targets. In the end no tensor of the source may be left over, unless the
- * layout map allows it.
+ * The first rule that names a tensor and finds all others it needs makes its targets. No tensor may
+ * be left over, unless the layout map allows it.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -13,8 +12,8 @@
 
 #include "libckpt/map/extent.h"
 #include "libckpt/map/order.h"
+#include "libckpt/transform/keymap/head.h"
 #include "libckpt/transform/keymap/instance.h"
-#include "libckpt/transform/ties.h"
 
 typedef struct ap_state {
     ckpt_map *map;
@@ -33,8 +32,7 @@ typedef struct ap_state {
     ckpt_err *err;
 } ap_state;
 
-/* Result of a rule that does not fit the current tensor, which is no failure. */
-enum { AP_MISFIT = 1 };
+enum { AP_MISFIT = 1 }; /* a rule does not fit the current tensor, which is no failure */
 
 /* ---- names ---- */
 
@@ -617,18 +615,7 @@ static int ap_fill(ap_state *s, const ckpt_rm_rule *rule)
     return made ? ap_push(s, made) : rc;
 }
 
-/* Compare a head that a rule drops as tied with its table. */
-static int ap_dropped_head(ap_state *s, const ckpt_rm_rule *rule)
-{
-    ckpt_tensor *head = ckpt_ties_head(s->map);
-    ckpt_rm_capture c;
-
-    if (!head || rule->side != s->in->from || !ckpt_rm_match(&rule->term[0].at[0], head->name, &c))
-        return CKPT_OK;
-    return ckpt_ties_prove(s->map, head, s->err);
-}
-
-/* Handle ties and dropped heads before, fills after; report dropped tensors and rules without a match. */
+/* Handle ties and dropped heads before, fills after; report drops and rules without a match. */
 static int ap_special(ap_state *s, bool before)
 {
     int rc = CKPT_OK;
@@ -639,8 +626,8 @@ static int ap_special(ap_state *s, bool before)
             continue;
         if (before && rule->does == CKPT_RM_TIE)
             rc = ap_tie(s, rule);
-        else if (before && rule->does == CKPT_RM_DROP)
-            rc = ap_dropped_head(s, rule);
+        else if (before && rule->does == CKPT_RM_DROP && rule->side == s->in->from)
+            rc = ckpt_head_dropped(s->map, &rule->term[0].at[0], s->err);
         else if (!before && rule->does == CKPT_RM_FILL)
             rc = ap_fill(s, rule);
         else if (!before && rule->does == CKPT_RM_DROP && rule->met)
@@ -737,7 +724,6 @@ static int ap_run(ap_state *s)
     }
     if (rc == CKPT_OK)
         rc = ap_special(s, true);
-
     s->taken = ckpt_alloc(s->map->tensors.n + 1);
     if (rc == CKPT_OK && !s->taken)
         rc = ckpt_fail_memory(s->err);

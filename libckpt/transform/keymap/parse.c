@@ -520,8 +520,7 @@ static int par_config_line(par_text *p)
     const char *only = par_after(p->text + (optional ? 2 : 0), "only");
     const char *fallback = par_after(p->text, "default");
     const char *at = only ? only : neutral ? neutral : fallback;
-    const ckpt_rm_line is = {
-        .only = only != NULL, .fallback = fallback != NULL, .optional = optional};
+    const ckpt_rm_line is = {.only = only, .fallback = fallback, .optional = optional};
 
     return at && *at != '=' ? par_neutral(p, at, &p->r->fields[p->side], is) : par_config_key(p);
 }
