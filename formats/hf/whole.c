@@ -449,6 +449,8 @@ int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckp
     if (rc == CKPT_OK && map->findings.n == n_findings)
         rc = ckpt_hf_plain(map, config, name, err);
     if (rc == CKPT_OK && map->findings.n == n_findings)
+        rc = ckpt_hf_type(map, config, name, err);
+    if (rc == CKPT_OK && map->findings.n == n_findings)
         rc = ckpt_hf_quant_parts(map, config, name, err);
     return rc;
 }

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+# The layers have other weights than models of the model_type in config.json: a warning in every command.
+typed() { # FOLDER MODEL_TYPE
+    cp -r "$FIXTURES/gguf_llama_deep/hf" "$1"
+    sed "s/\"model_type\": \"llama\"/\"model_type\": \"$2\"/" "$FIXTURES/gguf_llama_deep/hf/config.json" >"$1/config.json"
+}
+for type in llama mistral gemma3_text bert gpt2 cohere unheard_of; do
+    echo "-- $type"
+    typed $type $type
+    ckpt verify $type 2>&1 | grep -v '^ok'
+    ckpt verify -q --strict $type 2>/dev/null
+    echo "$?"
+done
+echo "-- other commands"
+ckpt convert -q --strict bert out --to hf 2>/dev/null || echo "convert $?"
+ckpt convert -q bert out --to hf 2>&1 | grep -c 'models of type bert'
+ckpt reshard -q --strict bert run --to zero --world 1 --stage 1 --order stored 2>/dev/null || echo "reshard $?"
+echo "-- the type of the language model counts, and code beside the model may make any other"
+sed 's/"model_type": "llama"/"model_type": "llava", "text_config": {"model_type": "gemma3_text"}/' "$FIXTURES/gguf_llama_deep/hf/config.json" >bert/config.json
+ckpt verify bert | grep -o 'models of type gemma3_text'
+sed 's/"model_type": "llama"/"model_type": "bert", "auto_map": {"AutoModel": "x.X"}/' "$FIXTURES/gguf_llama_deep/hf/config.json" >bert/config.json
+ckpt verify bert | grep -o 'models of type bert'
+sed 's/"model_type": "llama"/"model_type": "llava", "text_config": {"model_type": "cohere"}/' "$FIXTURES/gguf_llama_deep/hf/config.json" >cohere/config.json
+ckpt verify cohere | grep -o 'models of type cohere'
