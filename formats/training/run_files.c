@@ -50,19 +50,21 @@ int ckpt_train_files_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err
 
 /* ---- further models ---- */
 
-/* True for the file of a second or later model: begin, a number from 1, end. */
-static bool dcb_is_further(const char *name)
+/* What a file has whose name is a beginning, a number from 1, and an end; NULL: nothing further. */
+static const char *dcb_further(const char *name)
 {
-    static const char *const form[][2] = {
-        {"model_", ".safetensors"}, {"pytorch_model_", ".bin"}, {"pytorch_model_fsdp_", ".bin"}};
+    static const char *const form[][3] = {{"model_", ".safetensors", "model"},
+                                          {"pytorch_model_", ".bin", "model"},
+                                          {"pytorch_model_fsdp_", ".bin", "model"},
+                                          {"optimizer_", ".bin", "optimizer"}};
 
     for (size_t i = 0; i < sizeof form / sizeof *form; i++) {
         size_t n = strlen(form[i][0]);
         size_t digits = strncmp(name, form[i][0], n) == 0 ? strspn(name + n, "0123456789") : 0;
         if (digits > 0 && name[n] != '0' && strcmp(name + n + digits, form[i][1]) == 0)
-            return true;
+            return form[i][2];
     }
-    return false;
+    return NULL;
 }
 
 /* True if the map was read from a file of this name. */
@@ -81,19 +83,18 @@ int ckpt_train_further_models(ckpt_map *map, const ckpt_listing *list, bool refu
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < list->n; i++) {
-        const char *name = list->entry[i].name;
-        if (list->entry[i].is_dir || !dcb_is_further(name) || dcb_is_read(map, name))
+        const char *name = list->entry[i].name, *what = dcb_further(name);
+        if (list->entry[i].is_dir || !what || dcb_is_read(map, name))
             continue;
         if (refuse && !map->collect)
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                             "%s: the run has a further model in %s, expected one model and its "
+                             "%s: the run has a further %s in %s, expected one model and its "
                              "optimizer; copy the files of one model to a folder of its own, under "
                              "the names without a number",
-                             list->folder, name);
-        rc = ckpt_map_note(map, CKPT_WARNING, err,
-                           "%s: left out: %s, a further model of accelerate; name that file to "
-                           "convert it",
-                           list->folder, name);
+                             list->folder, what, name);
+        rc = ckpt_map_note(map, CKPT_WARNING, err, "%s: left out: %s, a further %s of accelerate%s",
+                           list->folder, name, what,
+                           strcmp(what, "model") == 0 ? "; name that file to convert it" : "");
     }
     return rc;
 }

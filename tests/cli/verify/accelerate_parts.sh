@@ -32,3 +32,7 @@ ckpt reshard -q --no-fsync --to dcp --layout accelerate --to-tag z full run 2>to
 touch run/z/random_states_0.pkl
 ckpt reshard -q --no-fsync run/z out --stage 1 -w 2 --to-tag shards
 echo "reshard: $?"
+cp full/optimizer.bin full/optimizer_1.bin
+ckpt info full | grep optimizer_1
+ckpt reshard -q --no-fsync full out --stage 1 -w 2 --to-tag second
+echo "reshard: $?"
