@@ -4,8 +4,8 @@
  * configurations, random states, schedules. No driver reads them, but a program cannot load the run
  * or the model without some of them.
  */
-#include <inttypes.h>
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "libckpt/around.h"

@@ -17,7 +17,7 @@
 #include "libckpt/map/order.h"
 #include "libckpt/map/whole.h"
 
-enum { RNM_ABSENT = UINT32_MAX };
+#define RNM_ABSENT UINT32_MAX
 
 /* A name of the model without the parts that wrappers insert. */
 typedef struct rnm_bare {
