@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain: Qwen2, Qwen3, Mistral, OLMo-2, Gemma 2 and 3, Phi-3; also
-OPT, GPT-NeoX, BLOOM, T5.
+"""Llama's kin in transformers, torch and DeepSpeed beside zerotrain, from Qwen2 to Phi-3; also OPT, GPT-NeoX, BLOOM, T5.
 
     kin.py --bin build/bin [-v] [NAME...]
 
@@ -46,6 +45,9 @@ BASES = {'OPT': {'vocab_size': VOCAB, 'hidden_size': 24, 'ffn_dim': 40, 'num_hid
                 'relative_attention_num_buckets': 8, 'relative_attention_max_distance': 9, 'dropout_rate': 0.0, 'pad_token_id': 0,
                 'decoder_start_token_id': 0, 'use_cache': False}}
 CLASSES = {'T5': 'T5ForConditionalGeneration'}
+
+# kinds with norms of the branches' outputs, which enlarge the roundings of small values
+NORMED = ('Olmo2', 'Gemma2', 'Gemma3')
 
 # name: (kind, settings, world, stage, DeepSpeed goes on)
 VARIANTS = {
@@ -159,9 +161,11 @@ def check(r, name):
     if kind == 'T5' and settings.get('tie_word_embeddings') is False:   # _from_config ties
         model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
     with torch.no_grad():   # biases and norms as no new model has them
-        for p in model.parameters():
+        for n, p in model.named_parameters():
             if p.ndim == 1:
                 p.add_(0.1 * torch.randn(p.shape))
+            elif kind in NORMED and 'lm_head' not in n:
+                p.mul_(5)
     model.save_pretrained(first)
     inputs = samples(data, world, kind)
     with open(ds, 'w', encoding='utf-8') as f:
