@@ -2,12 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure training: zerotrain beside PyTorch on one process, and beside DeepSpeed on two ranks.
 
-  engine.py --bin build/bin [--quick] [--only ours,torch,ds,save] [--models gpt2,bert] [--rounds 3] [--steps 8] [--work DIR]
+  engine.py --bin build/bin [--quick] [--only ours,torch,ds,save] [--models gpt2,bert,t5-base] [--rounds 3] [--steps 8] [--work DIR]
+            [--processor-time]
 
 Everything is fp32 and takes turns in one run: the same config.json, ds_config.json, batches (random tokens, the same for all) and,
 where there is a PyTorch to draw them, first weights; so the losses printed are comparable too.  Each turn is a process of its own whose
 first steps do not count.  Figures: median and best tokens/s over the steps of all turns, global tokens on several ranks;
 peak resident MiB of a process (the largest of the ranks).  Two processors are used by all: two threads, or two ranks of one thread.
+
+With --processor-time, for a machine that others use: one thread each, zerotrain and PyTorch only, and the seconds of a step are
+the processor's; of zerotrain a turn gives the mean of its steps.
 
 A peer that this Python cannot import, or mpirun where it is absent, is skipped and said so.  Reasons why a figure is low that
 have nothing to do with the program measured: other processes.  The load is printed.
@@ -30,7 +34,16 @@ import tempfile
 import time
 
 THREADS = 2
-COMMON = {'attn_pdrop': 0.0, 'embd_pdrop': 0.0, 'resid_pdrop': 0.0, 'attention_probs_dropout_prob': 0.0, 'hidden_dropout_prob': 0.0}
+
+
+def t5(width, inner, layers, heads):
+    return {'model_type': 't5', 'architectures': ['T5ForConditionalGeneration'], 'vocab_size': 32128, 'd_model': width, 'd_kv': 64,
+            'd_ff': inner, 'num_layers': layers, 'num_heads': heads, 'relative_attention_num_buckets': 32, 'layer_norm_epsilon': 1e-6,
+            'dropout_rate': 0.0, 'pad_token_id': 0, 'decoder_start_token_id': 0, 'eos_token_id': 1, 'tie_word_embeddings': True}
+
+
+COMMON = {'attn_pdrop': 0.0, 'embd_pdrop': 0.0, 'resid_pdrop': 0.0, 'attention_probs_dropout_prob': 0.0, 'hidden_dropout_prob': 0.0,
+          'dropout': 0.0}
 MODELS = {
     # Radford et al. 2019, the small one
     'gpt2': {'title': 'GPT-2 124M (12 layers, 768 wide, 12 heads, vocabulary 50257)', 'class': 'GPT2LMHeadModel', 'batch': 4, 'seq': 64,
@@ -44,7 +57,18 @@ MODELS = {
                         'max_position_embeddings': 512, 'hidden_size': 384, 'num_hidden_layers': 6, 'num_attention_heads': 12,
                         'intermediate_size': 1536, 'hidden_act': 'gelu', 'type_vocab_size': 2, 'layer_norm_eps': 1e-12,
                         'initializer_range': 0.02, 'pad_token_id': 0, 'num_labels': 2,
-                        'problem_type': 'single_label_classification'}}}
+                        'problem_type': 'single_label_classification'}},
+    # google/t5-efficient-tiny
+    't5-tiny': {'title': 'T5 of tiny size (4 + 4 layers, 256 wide, 4 heads, vocabulary 32128)', 'class': 'T5ForConditionalGeneration',
+                'batch': 8, 'seq': 64, 'target': 64, 'config': t5(256, 1024, 4, 4)},
+    't5-base': {'title': 'T5-base (12 + 12 layers, 768 wide, 12 heads, vocabulary 32128)', 'class': 'T5ForConditionalGeneration',
+                'batch': 4, 'seq': 64, 'target': 64, 'config': t5(768, 3072, 12, 12)},
+    # facebook/opt-125m
+    'opt': {'title': 'OPT-125M (12 layers, 768 wide, 12 heads, vocabulary 50272)', 'class': 'OPTForCausalLM', 'batch': 4, 'seq': 64,
+            'config': {'model_type': 'opt', 'architectures': ['OPTForCausalLM'], 'vocab_size': 50272, 'max_position_embeddings': 2048,
+                       'hidden_size': 768, 'word_embed_proj_dim': 768, 'ffn_dim': 3072, 'num_hidden_layers': 12,
+                       'num_attention_heads': 12, 'do_layer_norm_before': True, 'activation_function': 'relu', 'pad_token_id': 1,
+                       'bos_token_id': 2, 'eos_token_id': 2, 'init_std': 0.02, 'tie_word_embeddings': True}}}
 OPTIMIZER = {'lr': 1e-4, 'betas': [0.9, 0.999], 'eps': 1e-8, 'weight_decay': 0.01}
 
 
@@ -69,10 +93,16 @@ def write_data(folder, m, steps, world):
     draw = random.Random(4711)
     vocab, shape = m['config']['vocab_size'], [steps, world, m['batch'], m['seq']]
     ids = [draw.randrange(vocab) for _ in range(steps * world * m['batch'] * m['seq'])]
-    labels = ids if m['class'] == 'GPT2LMHeadModel' else [draw.randrange(2) for _ in range(steps * world * m['batch'])]
+    labels, among = ids, shape
+    if 'target' in m:
+        among = shape[:3] + [m['target']]
+        labels = [draw.randrange(vocab) for _ in range(steps * world * m['batch'] * m['target'])]
+    elif m['class'] == 'BertForSequenceClassification':
+        among = shape[:3]
+        labels = [draw.randrange(2) for _ in range(steps * world * m['batch'])]
     safetensors(os.path.join(folder, 'data%d.safetensors' % world), {
         'in/input_ids': ('I32', shape, struct.pack('<%di' % len(ids), *ids)),
-        'in/labels': ('I32', shape if labels is ids else shape[:3], struct.pack('<%di' % len(labels), *labels))})
+        'in/labels': ('I32', among, struct.pack('<%di' % len(labels), *labels))})
 
 
 def ds_config(m, stage):
@@ -120,19 +150,19 @@ def child_batch(folder, world):
     return lambda step, rank: {'input_ids': ids[step, rank], 'labels': labels[step, rank]}
 
 
-def child_run(steps, one):
+def child_run(steps, one, clock=time.perf_counter):
     import resource
     seconds, losses = [], []
     for i in range(steps):
-        t = time.perf_counter()
+        t = clock()
         losses.append(one(i))
-        seconds.append(time.perf_counter() - t)
+        seconds.append(clock() - t)
     return {'seconds': seconds, 'losses': losses, 'mib': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
 
 
-def child_torch(folder, cls, steps, fused=True):
+def child_torch(folder, cls, steps, fused=True, threads=THREADS, clock=time.perf_counter):
     import torch
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(threads)
     model, batch = child_model(folder, cls), child_batch(folder, 1)
     optimizer = torch.optim.AdamW(model.parameters(), fused=fused, **OPTIMIZER)
 
@@ -142,7 +172,11 @@ def child_torch(folder, cls, steps, fused=True):
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         return loss.item()
-    return child_run(steps, one)
+    return child_run(steps, one, clock)
+
+
+def child_alone(folder, cls, steps):
+    return child_torch(folder, cls, steps, threads=1, clock=time.process_time)
 
 
 def child_plain(folder, cls, steps):
@@ -209,7 +243,7 @@ def child(kind, folder, cls, steps):
     if kind.startswith('ds'):
         told = child_ds(folder, cls, steps, int(kind[2]))
     else:
-        told = {'init': child_init, 'torch': child_torch, 'plain': child_plain}[kind](folder, cls, steps)
+        told = {'init': child_init, 'torch': child_torch, 'plain': child_plain, 'alone': child_alone}[kind](folder, cls, steps)
     print('told ' + json.dumps(told))
     return None
 
@@ -240,7 +274,7 @@ def peer(kind, folder, m, steps):
 def ours_command(a, folder, stage, world, steps):
     cmd = [os.path.join(a.bin, 'zerotrain'), '--deepspeed_config', os.path.join(folder, 'ds%d.json' % stage), '--model', folder,
            '--data', os.path.join(folder, 'data%d.safetensors' % world), '--max-steps', str(steps), '--threads',
-           str(THREADS // world), '--quiet']
+           str(1 if a.processor_time else THREADS // world), '--quiet']
     if os.path.exists(os.path.join(folder, 'init.safetensors')):
         cmd += ['--init', os.path.join(folder, 'init.safetensors')]
     if world > 1:
@@ -253,16 +287,39 @@ MPI_ENV = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
 
 def ours(a, folder, stage, world, steps):
     metrics = os.path.join(folder, 'metrics.jsonl')
-    out, mib = check(ours_command(a, folder, stage, world, steps) + ['--metrics', metrics, '--force'], env=dict(os.environ, **MPI_ENV))
+    _, mib = check(ours_command(a, folder, stage, world, steps) + ['--metrics', metrics, '--force'], env=dict(os.environ, **MPI_ENV))
     with open(metrics) as f:
         lines = [json.loads(x) for x in f]
     return {'seconds': [x['seconds'] for x in lines], 'losses': [x['loss'] for x in lines], 'mib': mib}
+
+
+def processor_of(pid):
+    with open('/proc/%d/stat' % pid) as f:
+        return sum(int(x) for x in f.read().rpartition(')')[2].split()[11:13]) / os.sysconf('SC_CLK_TCK')
+
+
+def ours_alone(a, folder, steps):
+    """The processor's seconds between the lines of the updates."""
+    p = subprocess.Popen(ours_command(a, folder, 0, 1, steps) + ['--metrics', '-'], stdout=subprocess.PIPE, text=True)
+    at, losses = [0.0], []
+    for line in p.stdout:
+        at.append(processor_of(p.pid))
+        losses.append(json.loads(line)['loss'])
+    _, status, usage = os.wait4(p.pid, 0)
+    p.returncode = os.waitstatus_to_exitcode(status)
+    if p.returncode:
+        sys.exit('zerotrain: exit %d' % p.returncode)
+    mean = (at[-1] - at[a.warmup]) / a.steps   # a line may be read late, so single steps are not exact
+    return {'seconds': [0] * a.warmup + [mean], 'losses': losses, 'mib': usage.ru_maxrss // 1024}
 
 
 def jobs(a, folder, m, steps):
     """(name, ranks, the one to compare with, what runs it)"""
     have = importlib.util.find_spec
     out = []
+    if a.processor_time:
+        return [('zerotrain', 1, 'PyTorch, fused AdamW', lambda: ours_alone(a, folder, steps)),
+                ('PyTorch, fused AdamW', 1, None, lambda: peer('alone', folder, m, steps))]
     if 'ours' in a.only:
         out.append(('zerotrain, 2 threads', 1, 'PyTorch, fused AdamW, 2 threads', lambda: ours(a, folder, 0, 1, steps)))
         for stage in (2, 3) if shutil.which('mpirun') else ():
@@ -290,13 +347,14 @@ def speed(a, folder, m):
         for name, _, _, go in todo:
             runs[name].append(go())
             print('%s: %s s a step' % (name, ' '.join('%.2f' % s for s in runs[name][-1]['seconds'])), file=sys.stderr, flush=True)
-    print('\n### %s, batch %d a rank, %d tokens, fp32\n' % (m['title'], m['batch'], m['seq']))
+    length = '%d + %d tokens' % (m['seq'], m['target']) if 'target' in m else '%d tokens' % m['seq']
+    print('\n### %s, batch %d a rank, %s, fp32\n' % (m['title'], m['batch'], length))
     row(['', 'tokens/s, median', 'best', 'ratio', 'of bests', 'peak MiB a process', 'loss, first', 'last'])
     row(['---'] * 8)
     rate = {}
     for name, world, _, _ in todo:
         seconds = [s for r in runs[name] for s in r['seconds'][a.warmup:]]
-        tokens = world * m['batch'] * m['seq']
+        tokens = world * m['batch'] * (m['seq'] + m.get('target', 0))
         rate[name] = (tokens / statistics.median(seconds), tokens / min(seconds))
     for name, _, beside, _ in todo:
         r = runs[name]
@@ -346,6 +404,7 @@ def main():
     p.add_argument('--rounds', type=int, help='turns of each (3)')
     p.add_argument('--steps', type=int, help='steps of a turn that count (8)')
     p.add_argument('--warmup', type=int, default=2, help='steps before them')
+    p.add_argument('--processor-time', action='store_true', help="one thread each, and the processor's seconds")
     p.add_argument('--work', help='folder on the disk to use (default: the temporary folder)')
     a = p.parse_args()
     a.only = a.only.split(',')
@@ -366,7 +425,7 @@ def main():
             if importlib.util.find_spec('torch') and importlib.util.find_spec('transformers'):
                 peer('init', folder, m, 1)
             speed(a, folder, m)
-            if 'save' in a.only:
+            if 'save' in a.only and not a.processor_time:
                 saving(a, folder, m)
             shutil.rmtree(folder)
     finally:
