@@ -607,6 +607,16 @@ static const char *rnm_unordered(const rnm_finder *f)
     return "the optimizer names its parameters by number, and their shapes differ from the model's";
 }
 
+/* True if some number has state with axes. */
+static bool rnm_has_state(const rnm_finder *f)
+{
+    for (size_t number = 0; number < f->out->n; number++) {
+        if (f->moment[number])
+            return true;
+    }
+    return false;
+}
+
 static int rnm_find(rnm_finder *f)
 {
     bool several = ckpt_value_seq(f->out->groups).n > 1 && !f->by_model, found = false;
@@ -620,8 +630,10 @@ static int rnm_find(rnm_finder *f)
     rc = rnm_relist(f);
     if (rc != CKPT_OK)
         return rc;
-    if (!several && rnm_in_order(f))
+    if (!several && rnm_in_order(f)) {
+        f->out->assumed = !f->out->order && !f->by_model && f->out->n > 1 && !rnm_has_state(f);
         return f->out->why ? CKPT_OK : rnm_keep(f);
+    }
     if (several) {
         bool fits = f->out->form == CKPT_RANKS_WHOLE && rnm_by_shape(f);
         if (fits && rnm_ascends(f))

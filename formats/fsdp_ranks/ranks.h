@@ -245,6 +245,7 @@ typedef struct ckpt_ranks_numbers {
     ckpt_ranks_form form;
     size_t n;        /* number of parameters in the optimizer */
     bool positions;  /* the numbers are the positions of `param` in the optimizer's groups */
+    bool assumed;    /* nothing but the model shows their order: there is no state, and no list */
     const char *why; /* NULL: all are known; else the reason */
 } ckpt_ranks_numbers;
 

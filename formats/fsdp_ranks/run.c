@@ -637,8 +637,16 @@ static int rru_state(ckpt_ranks_run *r)
 {
     int rc;
 
-    if (r->by_name || !r->numbers.groups || !r->numbers.why)
-        return ckpt_train_torch_state(r->map, rru_order(r), r->ignore_copies, r->err);
+    if (r->by_name || !r->numbers.groups || !r->numbers.why) {
+        rc = ckpt_train_torch_state(r->map, rru_order(r), r->ignore_copies, r->err);
+        return rc == CKPT_OK && !r->by_name && r->numbers.assumed
+                   ? ckpt_map_note(r->map, CKPT_INFO, r->err,
+                                   "%s: the optimizer names its parameters by number and keeps no "
+                                   "state that shows which is which: the model's order is taken "
+                                   "(ckpt reshard --order FILE gives another one)",
+                                   r->path)
+                   : rc;
+    }
     r->map->no_state = r->numbers.why;
     rc = rru_same_steps(r);
     if (rc != CKPT_OK)

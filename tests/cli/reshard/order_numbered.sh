@@ -26,6 +26,8 @@ run('reversed.pt', MODEL[::-1])
 run('swapped.pt', ['wte.w', 'h.1.w', 'h.0.w', 'ln.w', 'head.w'])  # its shapes are the model's
 run('part.pt', ['h.1.w'])
 run('groups.pt', ['h.1.w', 'h.0.w', 'wte.w'], ['ln.w', 'head.w'])
+save({'model': {n: filled((SIZE[n],), 1.0) for n in MODEL},
+      'optimizer': {'state': {}, 'param_groups': [dict(lr=.1, momentum=0, params=list(range(len(MODEL))))]}}, 'stateless.pt')
 run('straddle.pt', ['h.1.w', 'wte.w'], ['h.0.w', 'ln.w', 'head.w'])
 EOP
 cat >show.py <<'EOP'
@@ -56,6 +58,9 @@ for name in reversed swapped part groups straddle; do
         ckpt convert -q --with-optimizer $name.$to $name.$to.safetensors && python3 show.py $name.$to.safetensors
     done
 done
+echo "-- no state"
+ckpt reshard stateless.pt taken --stage 1 --world 2 2>&1 | grep -c "model's order is taken"
+ckpt reshard stateless.pt given --stage 1 --world 2 --order reversed.txt 2>&1 | grep -c "model's order is taken"
 echo "-- a list that does not fit"
 ckpt reshard -q reversed.pt x --stage 1 --world 2 --order swapped.txt
 echo other >other.txt
