@@ -24,6 +24,7 @@ typedef struct diff_args {
     const char *config; /* the model's config.json */
     char *config_text;  /* its contents */
     cli_maps maps;      /* those to choose from, or that of a file */
+    bool slices;        /* a side has slices that only its layout map can join */
     same_layout layout;
 } diff_args;
 
@@ -236,14 +237,17 @@ static int diff_layout(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
                                   .config_text = a->config_text,
                                   .config_name = a->config,
                                   .sizes = a->sizes.n ? a->sizes.at : NULL};
-    const same_layout_from from = {&a->maps, &opts};
+    const same_layout_from from = {&a->maps, &opts, a->slices};
     ckpt_err why = {0};
     int rc = CKPT_OK;
 
     if (a->map && !diff_unmapped(a))
         rc = same_layout_apply(ma, mb, &from, a->map, &a->layout, err);
-    else if (!a->map && (diff_lacks(ma, mb) || diff_lacks(mb, ma)))
+    else if (!a->map && (a->slices || diff_lacks(ma, mb) || diff_lacks(mb, ma)))
         rc = same_layout_meet(ma, mb, &from, &a->layout, &why, err);
+    if (rc == CKPT_OK && a->slices && why.text[0])
+        return fail(err, CKPT_EUNSUPPORTED, "%s (--keep-slices compares the slices as they are)",
+                    why.text);
     if (rc == CKPT_OK && !diff_mapped(a) && !why.text[0] && (a->config || a->sizes.n))
         say_warning("%s%s%s: no layout map is needed", a->config ? "--config" : "",
                     a->config && a->sizes.n ? " and " : "",
@@ -329,8 +333,8 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
  * Open a side whose slices could not be joined, and keep them, if the layout map that brings it to
  * Hugging Face's layout joins slices itself (Meta's files of several ranks).
  */
-static int diff_open_slices(ckpt_map **out, const diff_args *a, const char *path,
-                            ckpt_open_opts *open, int rc)
+static int diff_open_slices(ckpt_map **out, diff_args *a, const char *path, ckpt_open_opts *open,
+                            int rc)
 {
     char name[MAPS_NAME];
 
@@ -341,8 +345,10 @@ static int diff_open_slices(ckpt_map **out, const diff_args *a, const char *path
         const ckpt_format_info *f = ckpt_format_find(ckpt_map_format(*out));
 
         (void)snprintf(name, sizeof name, "%s:hf", f && f->layout ? f->layout : "");
-        if (maps_keep_slices(&a->maps, name, false))
+        if (maps_keep_slices(&a->maps, name, false)) {
+            a->slices = true;
             return CKPT_OK;
+        }
     }
     ckpt_map_free(*out);
     *out = NULL;
@@ -354,8 +360,7 @@ static int diff_open_slices(ckpt_map **out, const diff_args *a, const char *path
  * Open one side, with its own tag or the common one, as a run if possible, because that
  * distinguishes a file's optimizer from its model.
  */
-static int diff_open(ckpt_map **out, const diff_args *d, const char *path, const char *tag,
-                     ckpt_err *err)
+static int diff_open(ckpt_map **out, diff_args *d, const char *path, const char *tag, ckpt_err *err)
 {
     const cli_args *a = &d->cli;
     ckpt_open_opts open = a->open;

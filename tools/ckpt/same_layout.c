@@ -34,7 +34,12 @@ static int sl_apply(ckpt_map *map, const ckpt_map *other, const same_layout_from
         return rc == CKPT_OK ? CKPT_OK : fail(err, rc, "%s", first.text);
     rc = ckpt_map_set_model_folder(map, ckpt_map_path(other), err);
     opts = *from->opts;
-    return rc == CKPT_OK ? maps_apply(map, from->maps, name, &opts, err) : rc;
+    if (rc == CKPT_OK)
+        rc = maps_apply(map, from->maps, name, &opts, err);
+    if (rc == CKPT_OK)
+        say_note("%s: does not have all sizes for the map %s: took those of %s", ckpt_map_path(map),
+                 name, ckpt_map_path(other));
+    return rc;
 }
 
 /* Apply what a side needs; if that is not possible, it keeps its names. */
@@ -59,7 +64,7 @@ int same_layout_meet(ckpt_map *a, ckpt_map *b, const same_layout_from *from, sam
 
     sl_needed(out->a, a, from);
     sl_needed(out->b, b, from);
-    if (strcmp(out->a, out->b) == 0) {
+    if (!from->always && strcmp(out->a, out->b) == 0) {
         out->a[0] = out->b[0] = 0;
         return CKPT_OK;
     }

@@ -14,11 +14,13 @@ typedef struct same_layout {
 typedef struct same_layout_from {
     const cli_maps *maps;
     const ckpt_remap_opts *opts;
+    bool always; /* map two checkpoints of one layout, too */
 } same_layout_from;
 
 /*
- * If the two checkpoints have different layouts, turn each into Hugging Face's, as ckpt convert
- * does.  A side without a map keeps its names, and *why says the reason.
+ * If the two checkpoints have different layouts, or from->always is set, turn each into Hugging
+ * Face's, as ckpt convert does.  A side that cannot be mapped keeps its names, and *why says the
+ * reason.
  *
  * Errors   CKPT_ELIMIT
  */

@@ -31,6 +31,12 @@ printf '\077' | dd of="$file" bs=1 seek=$(($(wc -c <"$file") - 1)) conv=notrunc 
 ckpt diff changed "$F"/map_meta_s1/meta 2>/dev/null; echo "exit status $?"
 ckpt diff -q changed m.gguf; echo "exit status $?"
 ckpt diff --json m.gguf "$F"/map_meta_s1/hf | grep -e map -e dtypes -e equal
+echo "-- slices that nothing joins"
+cp -r "$F"/map_meta_llama2_s2/meta cut && chmod -R u+w cut && rm cut/params.json
+ckpt diff cut cut; echo "exit status $?"
+ckpt diff cut "$F"/map_meta_llama2_s2/meta; echo "exit status $?"
+ckpt diff --keep-slices cut "$F"/map_meta_llama2_s2/meta; echo "exit status $?"
+ckpt diff -q "$F"/map_meta_llama2_s2/meta "$F"/map_meta_llama2_s2/meta; echo "exit status $?"
 echo "-- what the user chooses"
 ckpt diff --map none "$F"/map_meta_s1/meta "$F"/map_meta_s1/hf 2>&1 | tail -1
 ckpt diff --map meta-llama:hf "$F"/map_meta_s1/meta "$F"/map_meta_s1/hf 2>&1 | tail -1
