@@ -201,30 +201,6 @@ static int aro_random(ckpt_map *map, const aro_names *s, ckpt_err *err)
 }
 
 /*
- * True for a group with initial_lr, because torch's schedulers add that to each group of their
- * optimizer.
- */
-static bool aro_marked(const ckpt_value *group)
-{
-    return ckpt_value_get(group, "initial_lr") != NULL;
-}
-
-bool ckpt_around_scheduled(const ckpt_map *map)
-{
-    assert(map);
-    bool marked = false, held = false;
-
-    for (size_t k = 0; k < map->states.n; k++) {
-        const ckpt_state *state = map->states.at[k];
-        const ckpt_value *own = ckpt_value_get(state->model, "lr_scheduler");
-        for (size_t g = 0; g < state->group.n; g++)
-            marked = marked || aro_marked(state->group.at[g].fields);
-        held = held || (own && own->kind != CKPT_V_NONE);
-    }
-    return marked && !held;
-}
-
-/*
  * Set *is if a scheduler drives the optimizer in optimizer.bin, which a map of weights does not
  * contain.
  */
@@ -242,7 +218,7 @@ static int aro_scheduled_bin(bool *is, ckpt_map *map, const ckpt_listing *list, 
     if (list->read(&sub, path, NULL, &local) == CKPT_OK) {
         ckpt_seq groups = ckpt_value_seq(ckpt_value_get(sub->values, "param_groups"));
         for (uint64_t i = 0; i < groups.n; i++)
-            *is = *is || aro_marked(groups.at[i]);
+            *is = *is || ckpt_state_marked(groups.at[i]);
     }
     ckpt_map_free(sub);
     return CKPT_OK;
@@ -250,7 +226,7 @@ static int aro_scheduled_bin(bool *is, ckpt_map *map, const ckpt_listing *list, 
 
 static int aro_trainer(ckpt_map *map, const aro_names *s, ckpt_err *err)
 {
-    bool scheduled = ckpt_around_scheduled(map);
+    bool scheduled = ckpt_state_scheduled(map);
     int rc = CKPT_OK;
 
     if (s->of_trainer && !ckpt_listing_has(s->list, "trainer_state.json", false))

@@ -18,7 +18,4 @@
  */
 int ckpt_around(ckpt_map *map, const ckpt_listing *list, ckpt_err *err);
 
-/* True if a scheduler drove the optimizer of a training state that lacks the scheduler's state. */
-bool ckpt_around_scheduled(const ckpt_map *map);
-
 #endif

@@ -41,3 +41,15 @@ bool tz_is_numeric(uint32_t c)
     return c < 0x80 ? c >= '0' && c <= '9'
                     : uc_is_general_category_withtable(c, UC_CATEGORY_MASK_N);
 }
+
+int tz_byte_of(uint32_t c)
+{
+    if ((c >= 0x21 && c <= 0x7e) || (c >= 0xa1 && c <= 0xac) || (c >= 0xae && c <= 0xff))
+        return (int)c;
+    // 256 on: the other bytes, in order
+    if (c >= 0x100 && c <= 0x120)
+        return (int)c - 0x100;
+    if (c >= 0x121 && c <= 0x142)
+        return (int)c - 0x121 + 0x7f;
+    return c == 0x143 ? 0xad : -1;
+}

@@ -23,18 +23,6 @@ static bool tkf_null(const ckpt_value *v)
 
 /* ---- bytes ---- */
 
-int tz_byte_of(uint32_t c)
-{
-    if ((c >= 0x21 && c <= 0x7e) || (c >= 0xa1 && c <= 0xac) || (c >= 0xae && c <= 0xff))
-        return (int)c;
-    // 256 on: the other bytes, in order
-    if (c >= 0x100 && c <= 0x120)
-        return (int)c - 0x100;
-    if (c >= 0x121 && c <= 0x142)
-        return (int)c - 0x121 + 0x7f;
-    return c == 0x143 ? 0xad : -1;
-}
-
 /* Copy the text of a token; *out is NULL if a byte-level text has another character. */
 static int tkf_text(zt_tokenizer *t, bool bytes, ckpt_text text, tz_token *out, ckpt_err *err)
 {

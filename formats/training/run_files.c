@@ -11,7 +11,6 @@
 
 #include "formats/torch/torch.h"
 #include "formats/training/run_files.h"
-#include "libckpt/around.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/state.h"
 
@@ -140,7 +139,7 @@ int ckpt_train_no_schedule(ckpt_map *map, const ckpt_listing *list, ckpt_err *er
     assert(map && list);
     // verify and doctor report this with other missing files (libckpt/around.c)
     if (map->collect || ckpt_train_schedule(list) || !ckpt_train_file_of_run(list) ||
-        !ckpt_around_scheduled(map))
+        !ckpt_state_scheduled(map))
         return CKPT_OK;
     return ckpt_map_note(map, CKPT_WARNING, err,
                          "%s: the schedule is missing: expected scheduler.bin or scheduler.pt; "

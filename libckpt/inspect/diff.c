@@ -2,6 +2,7 @@
 /*
  * diff.c: compares two maps by name and value, in any formats.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,14 @@ typedef struct diff_part {
 
 CKPT_VEC(diff_parts, diff_part);
 
+/* Consecutive elements of a tensor. */
+typedef struct diff_range {
+    uint64_t first;
+    size_t n;
+} diff_range;
+
 typedef struct diff_state {
+    const ckpt_map *map_a, *map_b;
     ckpt_reader *ra, *rb;
     void *a, *b;             /* DIFF_BLOCK elements of up to 16 bytes each */
     double *wide_a, *wide_b; /* the elements as doubles, if the dtypes are floating */
@@ -123,6 +131,45 @@ static int diff_progress(diff_state *s, uint64_t n_bytes, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* True if a name ends with another one, as those of slices end with that of their tensor. */
+static bool diff_same_end(const char *name, const char *end)
+{
+    const size_t n = strlen(name), m = strlen(end);
+
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+/*
+ * Compare copies that a map keeps of a tensor, rounded to their dtype: heads that a layout map has
+ * dropped as another name of their table, and, of the source of a conversion, 16-bit copies of
+ * masters.  As the run does, which refuses copies that differ.
+ */
+static int diff_copies(diff_state *s, const ckpt_map *map, ckpt_reader *r, const ckpt_tensor *t,
+                       const diff_range *at, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    for (const ckpt_tensor *copy = t->twin; rc == CKPT_OK && copy; copy = copy->twin) {
+        uint64_t n_bytes;
+
+        if ((copy->flags & CKPT_TENSOR_LAGS) || copy->n_elems != t->n_elems ||
+            !ckpt_dtype_bytes(copy->dtype, at->n, &n_bytes) ||
+            n_bytes > (uint64_t)DIFF_BLOCK * sizeof(double) ||
+            (copy->dtype != t->dtype && !ckpt_cast_find(copy->dtype, t->dtype)) ||
+            (!s->opts->converted && diff_same_end(copy->name, t->name)))
+            continue;
+        rc = ckpt_reader_read(r, t, at->first, at->n, copy->dtype, s->wide_a, err);
+        if (rc == CKPT_OK)
+            rc = ckpt_reader_read(r, copy, at->first, at->n, CKPT_DTYPE_NONE, s->wide_b, err);
+        if (rc == CKPT_OK && memcmp(s->wide_a, s->wide_b, (size_t)n_bytes) != 0)
+            rc = ckpt_fail(err, CKPT_EMISMATCH,
+                           "%s: tensor %s differs from its copy %s in elements %" PRIu64
+                           " to %" PRIu64 ": they should be equal",
+                           map->path, t->name, copy->name, at->first, at->first + at->n - 1);
+    }
+    return rc;
+}
+
 /*
  * Read elements of A as `as`. The reader has no quantized blocks as targets, so these are made here
  * from F32, as the writers do.
@@ -134,13 +181,27 @@ static int diff_read(diff_state *s, const ckpt_tensor *a, ckpt_dtype as, uint64_
     const ckpt_cast_fn quantize = blocks ? ckpt_cast_find(as, CKPT_F32) : NULL;
     int rc;
 
-    if (!s->opts->converted)
+    if (!s->opts->converted || as == a->dtype)
         return ckpt_reader_read(s->ra, a, first, n, CKPT_DTYPE_NONE, s->a, err);
-    if (!quantize)
-        return ckpt_reader_read(s->ra, a, first, n, as, s->a, err);
-    rc = ckpt_reader_read(s->ra, a, first, n, CKPT_F32, s->wide_a, err);
-    if (rc == CKPT_OK)
-        quantize(s->a, s->wide_a, n);
+    if (quantize) {
+        rc = ckpt_reader_read(s->ra, a, first, n, CKPT_F32, s->wide_a, err);
+        if (rc == CKPT_OK)
+            quantize(s->a, s->wide_a, n);
+        return rc;
+    }
+    rc = ckpt_reader_read(s->ra, a, first, n, as, s->a, err);
+    if (rc == CKPT_OK && ckpt_dtype_get(a->dtype)->bytes > ckpt_dtype_get(as)->bytes) {
+        ckpt_lost lost = {0};
+
+        rc = ckpt_reader_read(s->ra, a, first, n, CKPT_DTYPE_NONE, s->wide_a, err);
+        if (rc == CKPT_OK)
+            ckpt_count_lost(&lost, as, a->dtype, s->a, s->wide_a, n);
+        if (rc == CKPT_OK && lost.n_over > 0)
+            rc = ckpt_fail(err, CKPT_EDOUBT,
+                           "tensor %s: %" PRIu64 " values of %s are beyond the range of %s, so a "
+                           "conversion refuses them",
+                           a->name, lost.n_over, ckpt_dtype_name(a->dtype), ckpt_dtype_name(as));
+    }
     return rc;
 }
 
@@ -162,7 +223,12 @@ static int diff_blocks(diff_state *s, size_t tensor, ckpt_difference *d, ckpt_er
     for (; rc == CKPT_OK && k < end; k++) {
         uint64_t first = k * DIFF_BLOCK;
         size_t n = a->n_elems - first < DIFF_BLOCK ? (size_t)(a->n_elems - first) : DIFF_BLOCK;
-        rc = diff_read(s, a, as, first, n, err);
+        const diff_range at = {first, n};
+        rc = diff_copies(s, s->map_a, s->ra, a, &at, err);
+        if (rc == CKPT_OK)
+            rc = diff_copies(s, s->map_b, s->rb, b, &at, err);
+        if (rc == CKPT_OK)
+            rc = diff_read(s, a, as, first, n, err);
         if (rc == CKPT_OK)
             rc = ckpt_reader_read(s->rb, b, first, n, CKPT_DTYPE_NONE, s->b, err);
         // the last elements of F4 may end inside a byte
@@ -241,7 +307,8 @@ static bool diff_comparable(const diff_state *s, const ckpt_tensor *a, const ckp
 static int diff_tensor(diff_state *s, size_t tensor, const ckpt_tensor *a, const ckpt_tensor *b,
                        ckpt_err *err)
 {
-    ckpt_difference d = {.name = a->name, .a = a, .b = b};
+    ckpt_difference d = {
+        .name = a->name, .a = a, .b = b, .first_a = (double)NAN, .first_b = (double)NAN};
 
     if (!diff_same_shape(a, b)) {
         d.what = "shape";
@@ -397,7 +464,11 @@ static int diff_maps(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_e
 
     for (size_t i = 0; rc == CKPT_OK && !s->stopped && i < a->tensors.n; i++) {
         const ckpt_tensor *ta = a->tensors.at[i], *tb = ckpt_map_find(b, ta->name);
-        ckpt_difference d = {.name = ta->name, .what = "only in A", .a = ta};
+        ckpt_difference d = {.name = ta->name,
+                             .what = "only in A",
+                             .a = ta,
+                             .first_a = (double)NAN,
+                             .first_b = (double)NAN};
         if (tb)
             rc = diff_tensor(s, i, ta, tb, err);
         else
@@ -405,7 +476,11 @@ static int diff_maps(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_e
     }
     for (size_t i = 0; rc == CKPT_OK && !s->stopped && i < b->tensors.n; i++) {
         const ckpt_tensor *tb = b->tensors.at[i];
-        ckpt_difference d = {.name = tb->name, .what = "only in B", .b = tb};
+        ckpt_difference d = {.name = tb->name,
+                             .what = "only in B",
+                             .b = tb,
+                             .first_a = (double)NAN,
+                             .first_b = (double)NAN};
         if (!ckpt_map_find(a, tb->name))
             rc = diff_only(s, &d, a, err);
     }
@@ -417,7 +492,7 @@ int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
 {
     ckpt_err_clear(err);
     ckpt_diff_opts own;
-    diff_state s = {.opts = &own, .fn = fn, .ctx = ctx};
+    diff_state s = {.map_a = a, .map_b = b, .opts = &own, .fn = fn, .ctx = ctx};
     int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_diff_opts", err);
 
     if (rc != CKPT_OK)

@@ -201,3 +201,23 @@ const ckpt_tensor *ckpt_state_moment(const ckpt_map *map, const ckpt_state *stat
         ckpt_free(full);
     return at == SIZE_MAX ? NULL : map->tensors.at[at];
 }
+
+bool ckpt_state_marked(const ckpt_value *group)
+{
+    return ckpt_value_get(group, "initial_lr") != NULL;
+}
+
+bool ckpt_state_scheduled(const ckpt_map *map)
+{
+    assert(map);
+    bool marked = false, held = false;
+
+    for (size_t k = 0; k < map->states.n; k++) {
+        const ckpt_state *state = map->states.at[k];
+        const ckpt_value *own = ckpt_value_get(state->model, "lr_scheduler");
+        for (size_t g = 0; g < state->group.n; g++)
+            marked = marked || ckpt_state_marked(state->group.at[g].fields);
+        held = held || (own && own->kind != CKPT_V_NONE);
+    }
+    return marked && !held;
+}

@@ -213,4 +213,13 @@ const char *ckpt_state_why_none(const ckpt_map *map);
 /* Refuse a map without a training state, with the reason and advice. */
 int ckpt_state_none(const ckpt_map *map, ckpt_err *err);
 
+/*
+ * True for a group with initial_lr, because torch's schedulers add that to each group of their
+ * optimizer.
+ */
+bool ckpt_state_marked(const ckpt_value *group);
+
+/* True if a scheduler drove the optimizer of a training state that lacks the scheduler's state. */
+bool ckpt_state_scheduled(const ckpt_map *map);
+
 #endif

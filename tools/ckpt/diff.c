@@ -126,8 +126,8 @@ static int diff_one(void *ctx, const ckpt_difference *d)
     return out_broken();
 }
 
-/* Apply the filter to one side. */
-static int diff_filter(ckpt_map *map, cli_args *a, ckpt_err *err)
+/* Apply the filter to one side; `mapped`: its findings have been printed. */
+static int diff_filter(ckpt_map *map, cli_args *a, bool mapped, ckpt_err *err)
 {
     ckpt_filter filter;
     int rc = CKPT_OK;
@@ -136,7 +136,8 @@ static int diff_filter(ckpt_map *map, cli_args *a, ckpt_err *err)
     if (args_filter(&filter, a))
         rc = ckpt_map_select(map, &filter, err);
     if (rc == CKPT_OK) {
-        map_say_findings(map, false);
+        if (!mapped)
+            map_say_findings(map, false);
         effects_of_source(a, map);
     }
     return rc;
@@ -229,6 +230,20 @@ static bool diff_mapped(const diff_args *a)
     return a->layout.a[0] || a->layout.b[0];
 }
 
+/* Print the warnings of a side, and the notes about tensors that its map left out. */
+static void diff_say_dropped(const ckpt_map *map)
+{
+    const char *text;
+    int severity, code;
+
+    for (size_t i = 0; ckpt_map_finding_at(map, i, &severity, &code, &text); i++) {
+        if (severity > 0)
+            say_warning("%s", text);
+        else if (strstr(text, "' is left out"))
+            say_note("%s", text);
+    }
+}
+
 /* Bring both sides to one layout, by the map that the user names or as they need it. */
 static int diff_layout(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
 {
@@ -254,6 +269,11 @@ static int diff_layout(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
                     !a->sizes.n ? " has no effect"
                     : a->config ? "--size have no effect"
                                 : "--size has no effect");
+    // a folder may store a head that its configuration ties
+    if (rc == CKPT_OK && diff_mapped(a) && diff_is_folder(ma))
+        rc = ckpt_map_tie(ma, NULL, err);
+    if (rc == CKPT_OK && diff_mapped(a) && diff_is_folder(mb))
+        rc = ckpt_map_tie(mb, NULL, err);
     if (rc != CKPT_OK || quiet)
         return rc;
     if (why.text[0])
@@ -262,6 +282,10 @@ static int diff_layout(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
         say_note("%s: was mapped by %s for this comparison", ckpt_map_path(ma), a->layout.a);
     if (a->layout.b[0])
         say_note("%s: was mapped by %s for this comparison", ckpt_map_path(mb), a->layout.b);
+    if (a->layout.a[0])
+        diff_say_dropped(ma);
+    if (a->layout.b[0])
+        diff_say_dropped(mb);
     return CKPT_OK;
 }
 
@@ -306,6 +330,8 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
         json_text(&out.j, "b", ckpt_map_path(mb));
         json_text(&out.j, "map_a", a->layout.a[0] ? a->layout.a : NULL);
         json_text(&out.j, "map_b", a->layout.b[0] ? a->layout.b : NULL);
+        json_findings(&out.j, "findings_a", ma);
+        json_findings(&out.j, "findings_b", mb);
         json_open(&out.j, "differences", '[');
     }
     int rc = ckpt_diff(ma, mb, &opts, diff_one, &out, err);
@@ -388,21 +414,22 @@ static int diff_run(cli_args *cli, ckpt_err *err)
 {
     diff_args *a = (diff_args *)cli;
     ckpt_map *ma = NULL, *mb = NULL;
+    const bool quiet = a->cli.quiet || a->cli.json;
 
     a->cli.open.whole_checkpoint = true;
     int rc = diff_open(&ma, a, a->cli.operand[0], a->tag_a, err);
     if (rc == CKPT_OK)
         rc = diff_open(&mb, a, a->cli.operand[1], a->tag_b, err);
     if (rc == CKPT_OK)
-        rc = diff_floats(ma, mb, a->cli.quiet || a->cli.json, err);
+        rc = diff_floats(ma, mb, quiet, err);
     if (rc == CKPT_OK)
         rc = diff_layout(ma, mb, a, err);
     if (rc == CKPT_OK)
         rc = diff_names(ma, mb, a, err);
     if (rc == CKPT_OK)
-        rc = diff_filter(ma, &a->cli, err);
+        rc = diff_filter(ma, &a->cli, !quiet && a->layout.a[0], err);
     if (rc == CKPT_OK)
-        rc = diff_filter(mb, &a->cli, err);
+        rc = diff_filter(mb, &a->cli, !quiet && a->layout.b[0], err);
     if (rc == CKPT_OK)
         rc = diff_others(ma, mb, &a->cli, err);
     if (rc == CKPT_OK)

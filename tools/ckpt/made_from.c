@@ -2,8 +2,8 @@
 /*
  * made_from.c: proves that a checkpoint is the conversion of another one.
  *
- * The source becomes what ckpt convert would write, as a map alone: nothing is written.  Each of its
- * values is then converted to the dtype that the checkpoint has, and compared.
+ * The source becomes what ckpt convert would write, as a map alone: nothing is written.  Each of
+ * its values is then converted to the dtype that the checkpoint has, and compared.
  */
 #include "tools/ckpt/made_from.h"
 
@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "tools/ckpt/effects.h"
 #include "tools/ckpt/job.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/training.h"
@@ -37,9 +38,18 @@ static void mf_text(const ckpt_difference *d, const char *what)
     else if (d->a && d->b)
         out_printf(" %" PRIu64 " of %" PRIu64 " elements, the first is element %" PRIu64,
                    d->n_different, d->a->n_elems, d->first);
-    if (d->a && d->b && !isnan(d->first_a))
+    if (strcmp(d->what, "values") == 0 && !isnan(d->first_a))
         out_printf(": expected %.9g, found %.9g", d->first_a, d->first_b);
     out_printf("\n");
+}
+
+/* Print dtype and shape of one of the two tensors. */
+static void mf_json_side(json_out *j, const char *key, const ckpt_tensor *t)
+{
+    json_open(j, key, '{');
+    json_text(j, "dtype", ckpt_dtype_name(t->dtype));
+    json_shape(j, "shape", t);
+    json_close(j, '}');
 }
 
 static void mf_json(json_out *j, const ckpt_difference *d, const char *what)
@@ -47,6 +57,10 @@ static void mf_json(json_out *j, const ckpt_difference *d, const char *what)
     json_open(j, NULL, '{');
     json_text(j, "what", what);
     json_text(j, "name", d->name);
+    if (d->a)
+        mf_json_side(j, "expected_tensor", d->a);
+    if (d->b)
+        mf_json_side(j, "found_tensor", d->b);
     if (strcmp(d->what, "values") == 0) {
         json_uint(j, "elements_different", d->n_different);
         json_uint(j, "first", d->first);
@@ -99,23 +113,26 @@ int made_from_prove(prepare_args *a, const char *out, double tolerance, json_out
                     made_from_counts *n, ckpt_err *err)
 {
     cli_args *cli = &a->write.cli;
-    const ckpt_open_opts open = {.size = sizeof open, .whole_checkpoint = true};
+    const ckpt_open_opts open = {.size = sizeof open, .whole_checkpoint = !a->as_file};
     ckpt_diff_opts opts = {.size = sizeof opts, .tolerance = tolerance, .converted = true};
     mf_proof proof = {.a = cli, .j = j, .n = n};
     ckpt_map *made = NULL, *from = NULL;
     int rc = ckpt_open(&made, out, &open, err);
 
+    a->as_file = false; // it says how to read the checkpoint
     if (rc == CKPT_OK)
         rc = mf_target(a, made, err);
     if (rc == CKPT_OK)
         rc = convert_prepare(&from, a, err);
     // as with convert, which dequantizes when the output has floats
     if (rc == CKPT_OK && ckpt_map_is_quantized(from) && !ckpt_map_is_quantized(made))
-        rc = ckpt_map_dequantize(from, true, err);
+        rc = ckpt_map_dequantize(from, false, err);
     if (rc == CKPT_OK) {
         n->tensors = ckpt_map_tensor_count(made);
         rc = ckpt_diff(from, made, &opts, mf_difference, &proof, err);
     }
+    if (rc == CKPT_OK)
+        rc = effects_strict(cli, err);
     training_free(&a->write);
     ckpt_map_free(from);
     ckpt_map_free(made);

@@ -8,7 +8,7 @@
 #include "tools/cli/out.h"
 
 /* The maps from a side to Hugging Face's layout; "": none are needed. */
-static void sl_needed(char name[MAPS_NAME], ckpt_map *map, const same_layout_from *from)
+static void sly_needed(char name[MAPS_NAME], ckpt_map *map, const same_layout_from *from)
 {
     ckpt_remap_opts opts = *from->opts;
 
@@ -23,7 +23,7 @@ static void sl_needed(char name[MAPS_NAME], ckpt_map *map, const same_layout_fro
  * Apply maps to a side.  A side that lacks sizes of its own gets those of the other side's
  * config.json.
  */
-static int sl_apply(ckpt_map *map, const ckpt_map *other, const same_layout_from *from,
+static int sly_apply(ckpt_map *map, const ckpt_map *other, const same_layout_from *from,
                     const char *name, ckpt_err *err)
 {
     ckpt_remap_opts opts = *from->opts;
@@ -43,11 +43,11 @@ static int sl_apply(ckpt_map *map, const ckpt_map *other, const same_layout_from
 }
 
 /* Apply what a side needs; if that is not possible, it keeps its names. */
-static int sl_side(ckpt_map *map, const ckpt_map *other, const same_layout_from *from, char *name,
+static int sly_side(ckpt_map *map, const ckpt_map *other, const same_layout_from *from, char *name,
                    ckpt_err *why)
 {
     ckpt_err own = {0};
-    int rc = name[0] ? sl_apply(map, other, from, name, &own) : CKPT_OK;
+    int rc = name[0] ? sly_apply(map, other, from, name, &own) : CKPT_OK;
 
     if (rc == CKPT_OK)
         return CKPT_OK;
@@ -62,15 +62,15 @@ int same_layout_meet(ckpt_map *a, ckpt_map *b, const same_layout_from *from, sam
 {
     int rc;
 
-    sl_needed(out->a, a, from);
-    sl_needed(out->b, b, from);
+    sly_needed(out->a, a, from);
+    sly_needed(out->b, b, from);
     if (!from->always && strcmp(out->a, out->b) == 0) {
         out->a[0] = out->b[0] = 0;
         return CKPT_OK;
     }
-    rc = sl_side(a, b, from, out->a, why);
+    rc = sly_side(a, b, from, out->a, why);
     if (rc == CKPT_OK)
-        rc = sl_side(b, a, from, out->b, why);
+        rc = sly_side(b, a, from, out->b, why);
     return rc == CKPT_OK ? CKPT_OK : fail(err, rc, "%s", why->text);
 }
 
@@ -78,7 +78,7 @@ int same_layout_apply(ckpt_map *a, const ckpt_map *b, const same_layout_from *fr
                       const char *name, same_layout *out, ckpt_err *err)
 {
     (void)snprintf(out->a, sizeof out->a, "%s", maps_base(name));
-    return sl_apply(a, b, from, name, err);
+    return sly_apply(a, b, from, name, err);
 }
 
 size_t same_layout_dtypes(const ckpt_map *a, const ckpt_map *b)

@@ -26,6 +26,7 @@ typedef struct verify_tally {
     const cli_args *a;
     json_out j;
     uint64_t n_errors, n_warnings;
+    bool proving; /* --made-from follows */
 } verify_tally;
 
 /* Callback of the library for each finding. */
@@ -120,6 +121,7 @@ static int verify_strict(const verify_tally *v, const cli_args *a, ckpt_err *err
 /* Verify one path.  Findings are results, so main reports only failures that are not findings. */
 static int verify_one(verify_tally *v, cli_args *a, const char *path, ckpt_err *err)
 {
+    ckpt_open_opts open = a->open;
     ckpt_run_report report = {0};
     progress p;
 
@@ -132,11 +134,16 @@ static int verify_one(verify_tally *v, cli_args *a, const char *path, ckpt_err *
         out_printf(":\n");
     }
     progress_begin(&p, "verifying", a->quiet, &a->run);
-    const ckpt_verify_opts opts = {.open = &a->open,
+    if (v->proving) {
+        // these say how to read the source
+        open.tag = open.slice_rules = NULL;
+        open.keep_slices = open.ignore_copies = false;
+    }
+    const ckpt_verify_opts opts = {.open = &open,
                                    .run = &a->run,
                                    .finding = verify_finding,
                                    .finding_ctx = v,
-                                   .opened = verify_opened};
+                                   .opened = v->proving ? NULL : verify_opened};
     int rc = ckpt_verify(path, &opts, &report, err);
     progress_end(&p);
     if (rc == CKPT_OK)
@@ -215,6 +222,7 @@ static int verify_made_from(verify_tally *v, verify_args *a, ckpt_err *err)
     if (cli->json) {
         json_close(&v->j, ']');
         json_bool(&v->j, "proved", rc == CKPT_OK);
+        json_int(&v->j, "status", ckpt_err_status(rc));
         json_uint(&v->j, "tensors", n.tensors);
         json_uint(&v->j, "different", n.different);
         json_uint(&v->j, "missing", n.missing);
@@ -229,7 +237,7 @@ static int verify_made_from(verify_tally *v, verify_args *a, ckpt_err *err)
 static int verify_run(cli_args *a, ckpt_err *err)
 {
     verify_args *args = (verify_args *)a;
-    verify_tally v = {.a = a};
+    verify_tally v = {.a = a, .proving = args->made_from != NULL};
 
     // damage in one shard is damage of the checkpoint
     a->open.whole_checkpoint = !args->prepare.as_file;
@@ -295,13 +303,21 @@ static int verify_read(cli_args *cli, ckpt_err *err)
 
 /* The options of a conversion need one to prove. */
 static const cli_moot verify_moot[] = {
-    {"tol", NULL, "made-from"},        {"include", NULL, "made-from"},
-    {"exclude", NULL, "made-from"},    {"rename", NULL, "made-from"},
-    {"keep-names", NULL, "made-from"}, {"map", NULL, "made-from"},
-    {"backwards", NULL, "made-from"},  {"config", NULL, "made-from"},
-    {"size", NULL, "made-from"},       {"adapter", NULL, "made-from"},
-    {"vocab-size", NULL, "made-from"}, {"quantize", NULL, "made-from"},
-    {"untie", NULL, "made-from"},      {NULL, NULL, NULL},
+    {"tol", NULL, "made-from"},
+    {"include", NULL, "made-from"},
+    {"exclude", NULL, "made-from"},
+    {"rename", NULL, "made-from"},
+    {"keep-names", NULL, "made-from"},
+    {"map", NULL, "made-from"},
+    {"backwards", NULL, "map"},
+    {"backwards", NULL, "made-from"},
+    {"config", NULL, "made-from"},
+    {"size", NULL, "made-from"},
+    {"adapter", NULL, "made-from"},
+    {"vocab-size", NULL, "made-from"},
+    {"quantize", NULL, "made-from"},
+    {"untie", NULL, "made-from"},
+    {NULL, NULL, NULL},
 };
 
 const cli_verb verb_verify = {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * apply.c: applies a layout map to a map of tensors.
- *
  * The first rule that names a tensor and finds all others it needs makes its targets. No tensor may
  * be left over, unless the layout map allows it.
  */
@@ -667,10 +666,7 @@ static void ap_owners(ap_state *s)
     }
 }
 
-/*
- * Switch rules for other models off.  If the configuration lacks the key, those that only rename
- * tensors are tried.
- */
+/* Switch rules for other models off; without the key, those that only rename tensors are tried. */
 static void ap_switch(ap_state *s)
 {
     for (size_t i = 0; i < s->r->rules.n; i++) {

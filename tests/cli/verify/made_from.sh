@@ -30,6 +30,24 @@ python3 -c 'import json, struct; h = json.dumps({"w": {"dtype": "F32", "shape": 
 for name, sign in (("plus", b"\0"), ("minus", b"\x80")): open(name + ".safetensors", "wb").write(struct.pack("<Q", len(h)) + h + b"\0\0\0" + sign + b"\0\0\0\0")'
 prove plus.safetensors minus.safetensors
 prove plus.safetensors plus.safetensors
+echo "-- what convert refuses"
+# a head that differs from the table to which config.json ties it
+cp -r "$F"/gguf_llama_deep/hf tied && chmod -R u+w tied
+ckpt convert -q --exclude lm_head.weight --map none tied body.safetensors
+sed -i 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' tied/config.json
+cp -r tied whole && rm whole/*.safetensors* && cp body.safetensors whole/model.safetensors
+ckpt convert -q whole head.gguf 2>/dev/null; echo "exit status $?"
+prove head.gguf tied
+prove head.gguf whole
+ckpt diff --map hf:gguf tied head.gguf 2>&1 | tail -1
+ckpt diff whole head.gguf 2>/dev/null
+# values beyond the range of the dtype
+python3 -c 'import json, struct
+for name, dtype, size, data in (("wide", "F32", 4, struct.pack("<2f", 1e30, 2)), ("narrow", "F16", 2, struct.pack("<2e", float("inf"), 2))):
+    h = json.dumps({"w": {"dtype": dtype, "shape": [2], "data_offsets": [0, 2 * size]}}).encode()
+    open(name + ".safetensors", "wb").write(struct.pack("<Q", len(h)) + h + data)'
+prove narrow.safetensors wide.safetensors
+prove half.safetensors "$F"/z1_bf16_w3_groups/ckpt --tag global_step4
 echo "-- what cannot be proved"
 prove "$F"/z1_bf16_w3_groups/ckpt half.safetensors
 prove half.safetensors nowhere
