@@ -167,6 +167,16 @@ static const ckpt_text *rec_text(const ckpt_value *v, const char *key)
     return text && text->kind == CKPT_V_STR ? &text->as.text : NULL;
 }
 
+/* Check that an instruction's "input" is a text, or absent. */
+static int rec_input(const ckpt_value *v, ckpt_err *err)
+{
+    const ckpt_value *input = ckpt_value_get(v, "input");
+
+    return !input || input->kind == CKPT_V_STR || input->kind == CKPT_V_NONE
+               ? CKPT_OK
+               : ckpt_fail(err, CKPT_EFORMAT, "\"input\" is not a text");
+}
+
 int zt_records_parse(zt_records *r, ckpt_text line, zt_record *out, ckpt_err *err)
 {
     assert(r && line.at && out);
@@ -188,11 +198,8 @@ int zt_records_parse(zt_records *r, ckpt_text line, zt_record *out, ckpt_err *er
     if (ckpt_value_get(v, "messages"))
         out->kind = ZT_RECORD_MESSAGES;
     else if (rec_text(v, "instruction") && rec_text(v, "output")) {
-        const ckpt_value *input = ckpt_value_get(v, "input");
-
-        if (input && input->kind != CKPT_V_STR && input->kind != CKPT_V_NONE)
-            return ckpt_fail(err, CKPT_EFORMAT, "\"input\" is not a text");
         out->kind = ZT_RECORD_INSTRUCTION;
+        return rec_input(v, err);
     } else if (rec_text(v, "text")) {
         out->kind = ZT_RECORD_TEXT;
         out->text = *rec_text(v, "text");
@@ -340,12 +347,16 @@ static int rec_ids(const ckpt_value *v, zt_ids *out, ckpt_err *err)
 int zt_records_prompt(zt_records *r, const ckpt_value *v, zt_ids *out, ckpt_err *err)
 {
     const bool talk = ckpt_value_get(v, "messages") != NULL;
-    const ckpt_text *text = rec_text(v, "prompt") ? rec_text(v, "prompt") : rec_text(v, "text");
+    const bool asked = rec_text(v, "instruction") != NULL;
+    const ckpt_text *text = rec_text(v, "prompt");
     int rc = CKPT_OK;
 
+    // the "text" of Alpaca's records has the answer too
+    if (!text && !asked)
+        text = rec_text(v, "text");
     if (ckpt_value_get(v, "input_ids"))
         return rec_ids(ckpt_value_get(v, "input_ids"), out, err);
-    if (!talk && !text && !rec_text(v, "instruction"))
+    if (!talk && !text && !asked)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "expected an object with \"prompt\", \"text\", \"messages\", "
                          "\"instruction\" or \"input_ids\"");
@@ -359,7 +370,9 @@ int zt_records_prompt(zt_records *r, const ckpt_value *v, zt_ids *out, ckpt_err 
     else if (text)
         rc = rec_put(r, text) ? CKPT_OK : ckpt_fail_memory(err);
     else
-        rc = rec_request(r, v) ? CKPT_OK : ckpt_fail_memory(err);
+        rc = rec_input(v, err);
+    if (rc == CKPT_OK && !talk && !text && !rec_request(r, v))
+        rc = ckpt_fail_memory(err);
     // a template writes the begin token itself
     return rc == CKPT_OK
                ? zt_tokenizer_encode(r->tokenizer, (ckpt_text){(const char *)r->text.at, r->text.n},

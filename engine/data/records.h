@@ -56,8 +56,8 @@ typedef struct zt_answer {
 int zt_records_encode(zt_records *r, const zt_record *record, zt_answer *out, ckpt_err *err);
 
 /*
- * Encode a line as a prompt, for generation: "messages" and "instruction" without an answer,
- * "prompt" or "text", or "input_ids".
+ * Encode a line as a prompt, for generation: the first that it has of "input_ids", "messages",
+ * "prompt", "instruction" (without its answer) and "text".
  *
  * r        NULL: there is no tokenizer, so only "input_ids" can be read
  * Errors   as zt_records_parse and zt_records_encode

@@ -18,7 +18,8 @@ python3 - <<'END'
 import json
 m = json.load(open('m/config.json'))
 print(json.dumps({**m, 'vocab_size': 420}), file=open('config.json', 'w'))
-rows = [{'prompt': 'The quick'}, {'text': 'The quick'}, {'instruction': 'Say it.', 'input': 'it'}, {'input_ids': [5]},
+alpaca = {'instruction': 'Say it.', 'input': 'it'}
+rows = [{'prompt': 'The quick'}, {'text': 'The quick'}, alpaca, {**alpaca, 'output': 'yes', 'text': 'Say it. yes'}, {'input_ids': [5]},
         {'messages': [{'role': 'user', 'content': 'Hi'}]}]
 open('all.jsonl', 'w').write(''.join(json.dumps(x) + '\n' for x in rows))
 template = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
@@ -40,9 +41,11 @@ big --data all.jsonl --generate all --json
 python3 - <<'END'
 import json
 rows = [json.loads(x) for x in open('all')]
-print([list(x) for x in rows], rows[0]['ids'] == rows[1]['ids'], [len(x['ids']) for x in rows])
+print([list(x) for x in rows], rows[0]['ids'] == rows[1]['ids'], rows[2]['ids'] == rows[3]['ids'], [len(x['ids']) for x in rows])
 END
 echo "--- refused"
+echo '{"instruction": "Say it.", "input": ["it"]}' >input.jsonl
+big --data input.jsonl --generate - --json
 printf 'a\n\nb\n' >empty.txt
 go --data lines.txt --generate -
 go --data lines.txt --generate - --vocab words.json
