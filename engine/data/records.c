@@ -8,8 +8,9 @@
  * answer begins with the first token that the text before it does not have.
  */
 #include "engine/data/records.h"
-#include <assert.h>
 
+#include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -325,8 +326,32 @@ int zt_records_encode(zt_records *r, const zt_record *record, zt_answer *out, ck
 
 /* ---- prompts ---- */
 
-static int rec_ids(const ckpt_value *v, zt_ids *out, ckpt_err *err)
+/* Check that a record's "attention_mask" hides none of its n tokens. */
+static int rec_mask(const ckpt_value *v, uint64_t n, ckpt_err *err)
 {
+    const ckpt_seq list = ckpt_value_seq(v);
+    int64_t one = 1;
+
+    if (!v || v->kind == CKPT_V_NONE)
+        return CKPT_OK;
+    if (v->kind != CKPT_V_LIST || list.n != n)
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "\"attention_mask\" is not a list of %" PRIu64
+                         " values, one for each token of \"input_ids\"",
+                         n);
+    for (uint64_t i = 0; i < n; i++) {
+        if (!ckpt_value_as_int(list.at[i], &one) || one != 1)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "\"attention_mask\" has a value other than 1 for token %" PRIu64
+                             ": a prompt cannot have padding; leave such tokens out",
+                             i);
+    }
+    return CKPT_OK;
+}
+
+static int rec_ids(const ckpt_value *record, zt_ids *out, ckpt_err *err)
+{
+    const ckpt_value *v = ckpt_value_get(record, "input_ids");
     const ckpt_seq list = ckpt_value_seq(v);
 
     if (v->kind != CKPT_V_LIST)
@@ -341,7 +366,7 @@ static int rec_ids(const ckpt_value *v, zt_ids *out, ckpt_err *err)
             return ckpt_fail(err, CKPT_EFORMAT, "\"input_ids\" has a value other than a token");
         *to = (int32_t)id;
     }
-    return CKPT_OK;
+    return rec_mask(ckpt_value_get(record, "attention_mask"), list.n, err);
 }
 
 int zt_records_prompt(zt_records *r, const ckpt_value *v, zt_ids *out, ckpt_err *err)
@@ -355,7 +380,7 @@ int zt_records_prompt(zt_records *r, const ckpt_value *v, zt_ids *out, ckpt_err 
     if (!text && !asked)
         text = rec_text(v, "text");
     if (ckpt_value_get(v, "input_ids"))
-        return rec_ids(ckpt_value_get(v, "input_ids"), out, err);
+        return rec_ids(v, out, err);
     if (!talk && !text && !asked)
         return ckpt_fail(err, CKPT_EFORMAT,
                          "expected an object with \"prompt\", \"text\", \"messages\", "

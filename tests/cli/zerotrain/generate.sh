@@ -43,6 +43,11 @@ import json
 rows = [json.loads(x) for x in open('all')]
 print([list(x) for x in rows], rows[0]['ids'] == rows[1]['ids'], rows[2]['ids'] == rows[3]['ids'], [len(x['ids']) for x in rows])
 END
+echo "--- a mask that hides nothing"
+echo '{"input_ids": [5], "attention_mask": [1]}' >mask.jsonl
+big --data mask.jsonl --generate mask --json
+sed -n 5p all | cut -d, -f2- >unmasked
+cut -d, -f2- mask | cmp - unmasked && echo same
 echo "--- refused"
 echo '{"instruction": "Say it.", "input": ["it"]}' >input.jsonl
 big --data input.jsonl --generate - --json
@@ -54,7 +59,9 @@ big --data empty.txt --generate -
 python3 -c "print('{\"input_ids\": [' + '3, ' * 30 + '3]}')" >long.jsonl
 go --data long.jsonl --generate - --json
 go --data long.jsonl --generate - --json --max-new-tokens 100
-for row in '{"input_ids": [97]}' '{"input_ids": []}' '{"input_ids": ["a"]}' '{"x": 1}' '{"text": "a"}' '[' '{"messages": []}'; do
+for row in '{"input_ids": [97]}' '{"input_ids": []}' '{"input_ids": ["a"]}' '{"x": 1}' '{"text": "a"}' '[' '{"messages": []}' \
+    '{"input_ids": [3, 4], "attention_mask": [0, 1]}' '{"input_ids": [3, 4], "attention_mask": [1]}' \
+    '{"input_ids": [3, 4], "attention_mask": [true, false]}' '{"input_ids": [3, 4], "attention_mask": 1}'; do
     echo "$row" >row.jsonl
     go --data row.jsonl --generate - --json
 done
