@@ -192,6 +192,23 @@ static int cr_rope_local(const zt_config_file *f, const ckpt_value *rope)
 }
 
 /*
+ * Gemma 3: refuse a rope_scaling whose type differs from its rope_type, which alone counts there:
+ * the class merges it into a block that has a rope_type already, default.
+ */
+static int cr_rope_old(const zt_config_file *f, const ckpt_value *rope)
+{
+    const ckpt_value *old = zt_config_get(rope, "type"), *v = zt_config_get(rope, "rope_type");
+    const char *type = v ? zt_config_kind(v) : "default";
+
+    if (old && strcmp(zt_config_kind(old), type) != 0)
+        return ckpt_fail(f->err, CKPT_EUNSUPPORTED,
+                         "%s: rope_scaling has type %s, which Gemma 3 ignores: its rope_type is "
+                         "%s; write the kind as rope_type",
+                         f->name, zt_config_kind(old), type);
+    return CKPT_OK;
+}
+
+/*
  * Read the positions of Gemma 3, which has two kinds: rope_parameters has a block for each, and
  * files before release 5 have rope_scaling for the layers without a window.
  */
@@ -202,6 +219,7 @@ static int cr_rope_gemma3(const zt_config_file *f, const ckpt_value **rope)
     const ckpt_value *full = zt_config_get(all, "full_attention");
     const ckpt_value *local = zt_config_get(all, "sliding_attention");
     const uint64_t known = (full ? 1U : 0U) + (local ? 1U : 0U);
+    int rc;
 
     old = old && zt_config_idle(old) ? NULL : old;
     *rope = old ? old : full;
@@ -211,7 +229,8 @@ static int cr_rope_gemma3(const zt_config_file *f, const ckpt_value **rope)
                          "%s: rope_parameters may have the objects full_attention and "
                          "sliding_attention, and nothing else; without it rope_scaling is read",
                          f->name);
-    return cr_rope_local(f, local);
+    rc = cr_rope_old(f, old);
+    return rc == CKPT_OK ? cr_rope_local(f, local) : rc;
 }
 
 /* Read the kind of scaling and its numbers. */

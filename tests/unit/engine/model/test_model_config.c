@@ -419,6 +419,18 @@ static void gemma3_keys(void **state)
         CKPT_EUNSUPPORTED, "sliding_attention is linear");
     bad(GEMMA3 ", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"yarn\"}}",
         CKPT_EUNSUPPORTED, "yarn");
+    // transformers ignores type in rope_scaling, but reads it in rope_parameters
+    bad(GEMMA3 ", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 8.0}", CKPT_EUNSUPPORTED,
+        "type linear");
+    bad(GEMMA3 ", \"rope_scaling\": {\"type\": \"default\", \"rope_type\": \"linear\","
+               "\"factor\": 8.0}",
+        CKPT_EUNSUPPORTED, "type default");
+    c = good(GEMMA3 ", \"rope_scaling\": {\"type\": \"linear\", \"rope_type\": \"linear\","
+                    "\"factor\": 8.0}");
+    assert_true(c.rope_kind == ZT_ROPE_LINEAR && c.rope_factor == 8);
+    c = good(GEMMA3 ", \"rope_parameters\": {\"full_attention\": {\"type\": \"linear\","
+                    "\"factor\": 8.0}}");
+    assert_true(c.rope_kind == ZT_ROPE_LINEAR && c.rope_factor == 8);
     bad(GEMMA3 ", \"rope_local_base_freq\": 0", CKPT_EFORMAT, "rope_local_base_freq");
     bad(GEMMA3 ", \"sliding_window_pattern\": 0", CKPT_EFORMAT, "sliding_window_pattern");
     bad("\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"model_type\": \"gemma3\"",
