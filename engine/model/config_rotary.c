@@ -396,14 +396,14 @@ int zt_config_windows(const zt_config_file *f, zt_windows kind)
     if (first == UINT64_MAX)
         width = 0;
     for (uint64_t i = 0; rc == CKPT_OK && i < c->layers; i++)
-        slides[i] = width > 0 && i >= first && (i + 1) % pattern != 0;
+        slides[i] = (width > 0 || pattern < UINT64_MAX) && i >= first && (i + 1) % pattern != 0;
     if (rc == CKPT_OK)
         rc = cr_layer_types(f, kind, slides);
     for (uint64_t i = 0; i < c->layers; i++)
         n += slides[i] ? 1 : 0;
     if (rc == CKPT_OK && n > 0 && width == 0)
         return ckpt_fail(
-            f->err, CKPT_EFORMAT, "%s: layer_types has sliding_attention, but sliding_window is %s",
+            f->err, CKPT_EFORMAT, "%s: layers have sliding_attention, but sliding_window is %s",
             f->name, kind == ZT_WINDOW_UPPER ? "off (use_sliding_window, sliding_window)" : "null");
     c->window = n > 0 ? width : 0;
     c->slides = n > 0 ? slides : NULL;

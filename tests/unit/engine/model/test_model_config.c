@@ -385,6 +385,10 @@ static void gemma2_keys(void **state)
     assert_true(c.score_cap == 0 && c.logit_cap == 0 && c.score_width == 144);
     assert_true(c.act == ZT_SILU && c.attention_bias && c.output_bias && c.window == 7);
     assert_true(!c.slides[0] && c.slides[1]);
+    bad(GEMMA2 ", \"sliding_window\": null", CKPT_EFORMAT, "sliding_window is null");
+    c = good(GEMMA2 ", \"sliding_window\": null, \"num_hidden_layers\": 1,"
+                    "\"layer_types\": [\"full_attention\"]");
+    assert_true(c.window == 0 && !c.slides);
     bad(GEMMA2 ", \"attn_logit_softcapping\": 0", CKPT_EFORMAT, "attn_logit_softcapping");
     bad(GEMMA2 ", \"final_logit_softcapping\": -1", CKPT_EFORMAT, "final_logit_softcapping");
     bad(GEMMA2 ", \"query_pre_attn_scalar\": 0", CKPT_EFORMAT, "query_pre_attn_scalar");
@@ -412,6 +416,7 @@ static void gemma3_keys(void **state)
                     "\"linear\", \"factor\": 2, \"rope_theta\": 9e5}, \"sliding_attention\":"
                     "{\"rope_type\": \"default\", \"rope_theta\": 800}}");
     assert_true(c.rope_theta == 9e5 && c.rope_local == 800 && c.rope_factor == 2);
+    bad(GEMMA3 ", \"sliding_window\": null", CKPT_EFORMAT, "sliding_window is null");
     bad(GEMMA3 ", \"attn_logit_softcapping\": 50.0", CKPT_EUNSUPPORTED, "attn_logit_softcapping");
     bad(GEMMA3 ", \"use_bidirectional_attention\": true", CKPT_EUNSUPPORTED, "bidirectional");
     bad(GEMMA3 ", \"rope_parameters\": {\"rope_theta\": 5e5}", CKPT_EUNSUPPORTED, "full_attention");
