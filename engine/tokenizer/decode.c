@@ -4,13 +4,15 @@
  * the steps of tokenizer.json's decoder, which are those of `tokenizers`.
  */
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/tokenizer/inside.h"
 #include "libckpt/map/map.h"
 
-enum { DEC_DEPTH = 8 };
+enum { DEC_DEPTH = 8, DEC_STEPS = 64 };
+#define DEC_BYTES (UINT64_C(64) << 20) /* limit of a text */
 
 static const char dec_lost[] = "\xef\xbf\xbd"; /* U+FFFD */
 
@@ -104,6 +106,8 @@ int tz_decoder_read(tz_steps *out, const ckpt_value *v, unsigned depth, ckpt_err
             rc = tz_decoder_read(out, list.at[i], depth + 1, err);
         return rc;
     }
+    if (out->n >= DEC_STEPS)
+        return ckpt_fail(err, CKPT_ELIMIT, "the decoder has more than %d steps", DEC_STEPS);
     tz_step *s = ckpt_vec_push(out);
 
     return s ? dec_step(s, v, type->as.text.at, err) : ckpt_fail_memory(err);
@@ -122,7 +126,18 @@ void tz_decoder_free(tz_steps *all)
 typedef struct dec_texts {
     ckpt_bytes text;
     tz_pieces piece;
+    bool full; /* the text reached its limit */
 } dec_texts;
+
+/* Report why a text could not grow. */
+static int dec_fail(const dec_texts *d, ckpt_err *err)
+{
+    return d->full ? ckpt_fail(err, CKPT_ELIMIT,
+                               "the tokenizer's decoder makes more than %" PRIu64
+                               " bytes of text of the tokens",
+                               DEC_BYTES)
+                   : ckpt_fail_memory(err);
+}
 
 /* Begin a piece; false: no memory. */
 static bool dec_open(dec_texts *d)
@@ -137,6 +152,9 @@ static bool dec_open(dec_texts *d)
 /* Append to the last piece. */
 static bool dec_put(dec_texts *d, const void *s, size_t n)
 {
+    d->full = n > DEC_BYTES - d->text.n;
+    if (d->full)
+        return false;
     d->piece.at[d->piece.n - 1].n += n;
     return n == 0 || ckpt_bytes_add(&d->text, s, n);
 }
@@ -302,26 +320,28 @@ static int dec_replace(const tz_step *step, ckpt_text s, dec_texts *to, ckpt_err
         if (m.to == SIZE_MAX || m.to <= m.from)
             break;
         if (!dec_put(to, s.at + done, m.from - done) || !dec_put(to, step->text.at, step->text.n))
-            return ckpt_fail_memory(err);
+            return dec_fail(to, err);
         done = m.to;
     }
-    return dec_put(to, s.at + done, s.n - done) ? CKPT_OK : ckpt_fail_memory(err);
+    return dec_put(to, s.at + done, s.n - done) ? CKPT_OK : dec_fail(to, err);
 }
 
-/* Append s with one text replaced by another. */
-static bool dec_swap(ckpt_bytes *text, size_t from, const char *what, const char *by)
+/* Replace one text by another, never longer, in what follows `from`. */
+static void dec_swap(ckpt_bytes *text, size_t from, const char *what, const char *by)
 {
     const size_t n = strlen(what), m = strlen(by);
+    size_t to = from;
 
-    for (size_t i = from; i + n <= text->n; i++) {
-        if (memcmp(text->at + i, what, n) != 0)
-            continue;
-        memcpy(text->at + i, by, m); // never longer
-        memmove(text->at + i + m, text->at + i + n, text->n - i - n);
-        text->n -= n - m;
-        i += m - 1;
+    for (size_t i = from; i < text->n;) {
+        if (text->n - i >= n && memcmp(text->at + i, what, n) == 0) {
+            memcpy(text->at + to, by, m);
+            to += m;
+            i += n;
+        } else {
+            text->at[to++] = text->at[i++];
+        }
     }
-    return true;
+    text->n = to;
 }
 
 /* WordPiece: a blank before each word, and with `cleanup` none before marks. */
@@ -339,7 +359,7 @@ static bool dec_word(const tz_step *step, ckpt_text s, bool first, dec_texts *to
         s = (ckpt_text){s.at + n, s.n - n};
     ok = ok && dec_put(to, s.at, s.n);
     for (size_t i = 0; ok && step->flag && i < sizeof swap / sizeof *swap; i++)
-        ok = dec_swap(&to->text, at, swap[i][0], swap[i][1]);
+        dec_swap(&to->text, at, swap[i][0], swap[i][1]);
     to->piece.at[to->piece.n - 1].n = to->text.n - at;
     return ok;
 }
@@ -368,7 +388,7 @@ static int dec_each(const tz_step *step, const dec_texts *from, dec_texts *to, c
         else
             ok = dec_put(to, s.at, s.n);
     }
-    return rc == CKPT_OK && !ok ? ckpt_fail_memory(err) : rc;
+    return rc == CKPT_OK && !ok ? dec_fail(to, err) : rc;
 }
 
 static int dec_run(const zt_tokenizer *t, const tz_shown *const *token, dec_texts *d, ckpt_err *err)
@@ -390,9 +410,9 @@ static int dec_run(const zt_tokenizer *t, const tz_shown *const *token, dec_text
                            "become text; use --json to write their numbers",
                            step->kind == TZ_STEP_OTHER ? step->text.at : "a sequence of steps");
         else if (step->kind == TZ_BYTES)
-            rc = dec_bytes(d, token, &to) ? CKPT_OK : ckpt_fail_memory(err);
+            rc = dec_bytes(d, token, &to) ? CKPT_OK : dec_fail(&to, err);
         else if (step->kind == TZ_FALLBACK)
-            rc = dec_fallback(d, &to) ? CKPT_OK : ckpt_fail_memory(err);
+            rc = dec_fallback(d, &to) ? CKPT_OK : dec_fail(&to, err);
         else
             rc = dec_each(step, d, &to, err);
         ckpt_vec_free(&d->text);
@@ -420,7 +440,7 @@ int zt_tokenizer_decode(const zt_tokenizer *t, const int32_t *ids, size_t n, ckp
         token[n_tokens++] = s;
         ok = dec_open(&d) && dec_put(&d, s->text, s->n);
     }
-    rc = ok ? dec_run(t, token, &d, err) : ckpt_fail_memory(err);
+    rc = ok ? dec_run(t, token, &d, err) : dec_fail(&d, err);
     for (size_t i = 0; rc == CKPT_OK && i < d.piece.n; i++) {
         const ckpt_text s = dec_at(&d, i);
 

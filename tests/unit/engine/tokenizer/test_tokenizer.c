@@ -115,36 +115,89 @@ static void test_decoded(void **state)
     ckpt_arena_free(arena);
 }
 
-/* A tokenizer that can encode alone. */
-static void no_text(const char *parts, const char *why)
+/* Open a BPE tokenizer with one token, "a", and other parts of its file. */
+static int open_parts(zt_tokenizer **t, const char *parts, ckpt_err *err)
 {
     char path[] = "/tmp/ckpt-tokenizer-XXXXXX";
-    zt_tokenizer *t;
-    ckpt_bytes text = {0};
-    ckpt_err err = {0};
     FILE *f = fdopen(mkstemp(path), "w");
+    int rc;
 
     assert_non_null(f);
     fprintf(f, "{%s, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}}",
             parts);
     fclose(f);
-    t = open_ok(path);
-    assert_int_equal(zt_tokenizer_decode(t, (int32_t[]){0}, 1, &text, &err), CKPT_EUNSUPPORTED);
+    rc = zt_tokenizer_open(t, path, err);
+    remove(path);
+    return rc;
+}
+
+/* A tokenizer that can encode alone. */
+static void no_text(const char *parts, int code, const char *why)
+{
+    zt_tokenizer *t = NULL;
+    ckpt_bytes text = {0};
+    ckpt_err err = {0};
+
+    assert_int_equal(open_parts(&t, parts, &err), CKPT_OK);
+    assert_int_equal(zt_tokenizer_decode(t, (int32_t[]){0}, 1, &text, &err), code);
     if (!strstr(err.text, why))
         fail_msg("'%s' lacks '%s'", err.text, why);
     ckpt_vec_free(&text);
     zt_tokenizer_free(t);
-    remove(path);
 }
 
 /* A decoder that is not implemented is refused only where tokens become text. */
 static void test_other_decoder(void **state)
 {
     (void)state;
-    no_text("\"decoder\": {\"type\": \"CTC\"}", "decoder (CTC) is not supported");
-    no_text("\"pre_tokenizer\": {\"type\": \"ByteLevel\"}", "no decoder for its tokens of bytes");
+    no_text("\"decoder\": {\"type\": \"CTC\"}", CKPT_EUNSUPPORTED,
+            "decoder (CTC) is not supported");
+    no_text("\"pre_tokenizer\": {\"type\": \"ByteLevel\"}", CKPT_EUNSUPPORTED,
+            "no decoder for its tokens of bytes");
     no_text("\"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"decoder\": {\"type\": \"Fuse\"}",
-            "decoder (a sequence of steps) is not supported");
+            CKPT_EUNSUPPORTED, "decoder (a sequence of steps) is not supported");
+}
+
+/* A decoder whose steps double the text n times. */
+static char *doubling(int n)
+{
+    static const char step[] =
+        "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"aa\"}";
+    char *text = malloc((size_t)n * (sizeof step + 1) + 100);
+    char *to = text;
+
+    assert_non_null(text);
+    to += sprintf(to, "\"decoder\": {\"type\": \"Sequence\", \"decoders\": [");
+    for (int i = 0; i < n; i++)
+        to += sprintf(to, "%s%s", i ? ", " : "", step);
+    sprintf(to, "]}");
+    return text;
+}
+
+/* A small file cannot make much text of a token. */
+static void test_decoder_limits(void **state)
+{
+    zt_tokenizer *t = NULL;
+    ckpt_bytes text = {0};
+    ckpt_err err = {0};
+    char *parts = doubling(10);
+
+    (void)state;
+    assert_int_equal(open_parts(&t, parts, &err), CKPT_OK);
+    assert_int_equal(zt_tokenizer_decode(t, (int32_t[]){0}, 1, &text, &err), CKPT_OK);
+    assert_int_equal(text.n, 1024);
+    ckpt_vec_free(&text);
+    zt_tokenizer_free(t);
+    free(parts);
+    parts = doubling(40);
+    no_text(parts, CKPT_ELIMIT, "more than 67108864 bytes");
+    free(parts);
+    parts = doubling(65);
+    t = NULL;
+    assert_int_equal(open_parts(&t, parts, &err), CKPT_ELIMIT);
+    assert_non_null(strstr(err.text, "more than 64 steps"));
+    zt_tokenizer_free(t);
+    free(parts);
 }
 
 static void test_find(void **state)
@@ -278,9 +331,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recorded),      cmocka_unit_test(test_decoded),
-        cmocka_unit_test(test_other_decoder), cmocka_unit_test(test_find),
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_refused_model),
-        cmocka_unit_test(test_long_word),     cmocka_unit_test(test_broken_table),
+        cmocka_unit_test(test_other_decoder), cmocka_unit_test(test_decoder_limits),
+        cmocka_unit_test(test_find),          cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused_model), cmocka_unit_test(test_long_word),
+        cmocka_unit_test(test_broken_table),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
