@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slurp.c: reads a whole text file. */
+/* slurp.c: reads a whole text file, and finds a byte order mark. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "engine/data/source.h"
 #include "libckpt/base/mem.h"
+
+size_t zt_data_mark(const char *s, size_t n)
+{
+    return n >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
 
 int zt_data_slurp(char **out, size_t *n, const char *path, uint64_t limit, ckpt_err *err)
 {

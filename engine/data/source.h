@@ -46,6 +46,12 @@ struct zt_source {
 };
 
 /*
+ * Count the bytes of a byte order mark at the begin of a file: 3, or 0.  It is not part of the text,
+ * although Python's default encoding keeps it.
+ */
+size_t zt_data_mark(const char *s, size_t n);
+
+/*
  * Read a whole file into memory, with a NUL at its end; free with ckpt_free.  Errors CKPT_ELIMIT:
  * over `limit` bytes
  */
@@ -73,7 +79,10 @@ typedef struct zt_lines {
     size_t done;
 } zt_lines;
 
-/* Open a file; close it even after a failure.  Errors CKPT_EMISSING, CKPT_EIO */
+/*
+ * Open a file, and pass its byte order mark; close it even after a failure.
+ * Errors CKPT_EMISSING, CKPT_EIO
+ */
 int zt_lines_open(zt_lines *l, const char *path, uint64_t limit, ckpt_err *err);
 void zt_lines_close(zt_lines *l);
 /*

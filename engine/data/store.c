@@ -127,6 +127,7 @@ int zt_store_read(zt_store *s, uint32_t *to, size_t n, uint64_t from, ckpt_err *
 
 int zt_lines_open(zt_lines *l, const char *path, uint64_t limit, ckpt_err *err)
 {
+    char head[3];
     struct stat st;
 
     *l = (zt_lines){.path = path, .limit = limit};
@@ -135,6 +136,8 @@ int zt_lines_open(zt_lines *l, const char *path, uint64_t limit, ckpt_err *err)
         return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot be opened", path);
     if (fstat(fileno(l->file), &st) != 0 || !S_ISREG(st.st_mode))
         return ckpt_fail(err, CKPT_EIO, "%s: is not a regular file", path);
+    if (!zt_data_mark(head, fread(head, 1, sizeof head, l->file)))
+        rewind(l->file);
     return CKPT_OK;
 }
 

@@ -122,13 +122,12 @@ static bool tx_columns(char **field, unsigned n, unsigned *text, unsigned *label
     *text = n == 1 ? 0 : 1;
     *label = n == 1 ? n : n == 2 ? 0 : 2;
     for (unsigned i = 0; i < n; i++) {
-        const char *name = strncmp(field[i], "\xef\xbb\xbf", 3) == 0 ? field[i] + 3 : field[i];
-        if (tx_named(name, true)) {
+        if (tx_named(field[i], true)) {
             if (!named)
                 *label = n;
             *text = i;
             named = true;
-        } else if (tx_named(name, false)) {
+        } else if (tx_named(field[i], false)) {
             *label = i;
             named = true;
         }
@@ -397,6 +396,7 @@ static int tx_read(tx_source *s, const zt_data_opts *o, ckpt_err *err)
         return rc;
     if (!kept)
         return ckpt_fail_memory(err);
+    kept += zt_data_mark(kept, n);
     rc = kind == TX_JSONL ? tx_objects(s, kept, err) : tx_table(s, kind, kept, err);
     s->base.count = s->rows.n;
     return rc == CKPT_OK ? tx_classes(s, o->model, err) : rc;

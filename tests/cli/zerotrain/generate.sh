@@ -43,6 +43,13 @@ import json
 rows = [json.loads(x) for x in open('all')]
 print([list(x) for x in rows], rows[0]['ids'] == rows[1]['ids'], rows[2]['ids'] == rows[3]['ids'], [len(x['ids']) for x in rows])
 END
+echo "--- a byte order mark"
+printf '\357\273\277The quick\n' >mark.txt
+printf '\357\273\277{"prompt": "The quick"}\n' >mark.jsonl
+for file in mark.txt mark.jsonl; do
+    big --data $file --generate marked --force
+    head -n 1 lines | cmp - marked && echo same
+done
 echo "--- a mask that hides nothing"
 echo '{"input_ids": [5], "attention_mask": [1]}' >mask.jsonl
 big --data mask.jsonl --generate mask --json
@@ -52,10 +59,12 @@ echo "--- refused"
 echo '{"instruction": "Say it.", "input": ["it"]}' >input.jsonl
 big --data input.jsonl --generate - --json
 printf 'a\n\nb\n' >empty.txt
+printf '\357\273\277' >mark.txt
 go --data lines.txt --generate -
 go --data lines.txt --generate - --vocab words.json
 go --data m/prompts.jsonl --generate -
 big --data empty.txt --generate -
+big --data mark.txt --generate -
 python3 -c "print('{\"input_ids\": [' + '3, ' * 30 + '3]}')" >long.jsonl
 go --data long.jsonl --generate - --json
 go --data long.jsonl --generate - --json --max-new-tokens 100

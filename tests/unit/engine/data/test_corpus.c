@@ -126,8 +126,9 @@ static void test_lines(void **state)
 
     (void)state;
     tokenizer("llama3", "{\"eos_token\": {\"content\": \"<|endoftext|>\"}}");
-    d = open_ok("a.txt", "The quick fox.\r\n\n  x == 12345\nlast", 5);
-    // each line has the begin token of the post-processor; the end token is at the end alone
+    d = open_ok("a.txt", "\xef\xbb\xbfThe quick fox.\r\n\n  x == 12345\nlast", 5);
+    // each line has the begin token of the post-processor; the end token is at the end alone;
+    // a byte order mark is no part of the text
     encode(&want, "The quick fox.\n", true);
     encode(&want, "\n", true);
     encode(&want, "  x == 12345\n", true);
@@ -136,7 +137,8 @@ static void test_lines(void **state)
     same(d, &want, 5);
     zt_data_free(d);
     want.n = 0;
-    d = open_ok("a.jsonl", "{\"text\": \"The quick\\nfox.\"}\n\n{\"text\": \"b\", \"id\": 1}\r\n",
+    d = open_ok("a.jsonl",
+                "\xef\xbb\xbf{\"text\": \"The quick\\nfox.\"}\n\n{\"text\": \"b\", \"id\": 1}\r\n",
                 3);
     encode(&want, "The quick\nfox.", true);
     encode(&want, "<|endoftext|>", false);

@@ -429,6 +429,8 @@ static void test_wordpiece(void **state)
     assert_int_equal(zt_wordpiece_read(&w, path_of("bad.txt"), true, &err), CKPT_EFORMAT);
 }
 
+#define MARK "\xef\xbb\xbf" /* byte order mark */
+
 static void test_text(void **state)
 {
     zt_model_config two = bert;
@@ -439,11 +441,12 @@ static void test_text(void **state)
     (void)state;
     two.labels = 2;
     write_text("vocab.txt", vocab);
-    write_text("a.tsv", "joy\thello\nanger\thello world\njoy\t我\n");
-    write_text("a.csv", "text,label\n\"hello\",joy\n\"hello world\",anger\n\"我\",joy\r\n");
-    write_text("a.jsonl", "{\"text\": \"hello\", \"label\": \"joy\"}\n\n{\"text\": \"hello "
-                          "world\", \"label\": \"anger\"}\n{\"text\": "
-                          "\"\\u6211\", \"label\": \"joy\"}\n");
+    write_text("a.tsv", MARK "joy\thello\nanger\thello world\njoy\t我\n");
+    write_text("a.csv",
+               MARK "\"text\",label\n\"hello\",joy\n\"hello world\",anger\n\"我\",joy\r\n");
+    write_text("a.jsonl", MARK "{\"text\": \"hello\", \"label\": \"joy\"}\n\n{\"text\": \"hello "
+                               "world\", \"label\": \"anger\"}\n{\"text\": "
+                               "\"\\u6211\", \"label\": \"joy\"}\n");
     write_text("b.tsv", "id\ttext\tlabel\n1\thello\tjoy\n2\thello world\tanger\n3\t我\tjoy\n");
     snprintf(pieces, sizeof pieces, "%s", path_of("vocab.txt"));
     o.vocab = pieces;
