@@ -133,12 +133,12 @@ const ckpt_hf_layer_names ckpt_hf_layers[] = {
     {"deberta",
      "attention.output.LayerNorm attention.output.dense attention.self.in_proj "
      "intermediate.dense output.LayerNorm output.dense",
-     ""},
+     "attention.self.pos_proj attention.self.pos_q_proj"},
     {"deberta-v2",
      "attention.output.LayerNorm attention.output.dense attention.self.key_proj "
      "attention.self.query_proj attention.self.value_proj intermediate.dense "
      "output.LayerNorm output.dense",
-     ""},
+     "attention.self.pos_key_proj attention.self.pos_query_proj"},
     {"deepseek_v2 deepseek_v3 glm4_moe_lite",
      "input_layernorm post_attention_layernorm self_attn.kv_a_layernorm "
      "self_attn.kv_a_proj_with_mqa self_attn.kv_b_proj self_attn.o_proj",
@@ -283,7 +283,7 @@ const ckpt_hf_layer_names ckpt_hf_layers[] = {
     {"gptj",
      "attn.k_proj attn.out_proj attn.q_proj attn.v_proj ln_1 mlp.fc_in mlp.fc_out",
      ""},
-    {"granitemoe granitemoeshared",
+    {"granitemoe",
      "input_layernorm post_attention_layernorm self_attn.k_proj self_attn.o_proj "
      "self_attn.q_proj self_attn.v_proj",
      "block_sparse_moe.input_linear block_sparse_moe.output_linear block_sparse_moe.router "
@@ -292,6 +292,11 @@ const ckpt_hf_layer_names ckpt_hf_layers[] = {
      "block_sparse_moe.router input_layernorm post_attention_layernorm self_attn.k_proj "
      "self_attn.o_proj self_attn.q_proj self_attn.v_proj",
      ""},
+    {"granitemoeshared",
+     "input_layernorm post_attention_layernorm self_attn.k_proj self_attn.o_proj "
+     "self_attn.q_proj self_attn.v_proj",
+     "block_sparse_moe.input_linear block_sparse_moe.output_linear block_sparse_moe.router "
+     "block_sparse_moe.router.layer shared_mlp.input_linear shared_mlp.output_linear"},
     {"gte",
      "mlp.down_proj",
      "attention.o_proj attention.qkv_proj attn_ln mlp.gate_proj mlp.up_gate_proj "
@@ -415,7 +420,7 @@ const ckpt_hf_layer_names ckpt_hf_layers[] = {
      "feed_forward.w1 feed_forward.w2 feed_forward.w3 ffn_norm operator_norm "
      "self_attn.k_layernorm self_attn.k_proj self_attn.out_proj self_attn.q_layernorm "
      "self_attn.q_proj self_attn.v_proj",
-     ""},
+     "conv.conv conv.in_proj conv.out_proj"},
     {"lfm2_moe",
      "feed_forward.gate ffn_norm operator_norm",
      "conv.conv conv.in_proj conv.out_proj feed_forward.experts.#.w1 "
@@ -440,14 +445,19 @@ const ckpt_hf_layer_names ckpt_hf_layers[] = {
      "output.dense",
      ""},
     {"longt5",
-     "layer.#.DenseReluDense.wo layer.#.LocalSelfAttention.k layer.#.LocalSelfAttention.o "
-     "layer.#.LocalSelfAttention.q layer.#.LocalSelfAttention.relative_attention_bias "
-     "layer.#.LocalSelfAttention.v layer.#.layer_norm",
+     "layer.#.DenseReluDense.wo layer.#.layer_norm",
      "layer.#.DenseReluDense.wi layer.#.DenseReluDense.wi_0 layer.#.DenseReluDense.wi_1 "
      "layer.#.EncDecAttention.k layer.#.EncDecAttention.o layer.#.EncDecAttention.q "
-     "layer.#.EncDecAttention.v layer.#.SelfAttention.k layer.#.SelfAttention.o "
+     "layer.#.EncDecAttention.v layer.#.LocalSelfAttention.k layer.#.LocalSelfAttention.o "
+     "layer.#.LocalSelfAttention.q layer.#.LocalSelfAttention.relative_attention_bias "
+     "layer.#.LocalSelfAttention.v layer.#.SelfAttention.k layer.#.SelfAttention.o "
      "layer.#.SelfAttention.q layer.#.SelfAttention.relative_attention_bias "
-     "layer.#.SelfAttention.v"},
+     "layer.#.SelfAttention.v layer.#.TransientGlobalSelfAttention.global_input_layer_norm "
+     "layer.#.TransientGlobalSelfAttention.global_relative_attention_bias "
+     "layer.#.TransientGlobalSelfAttention.k layer.#.TransientGlobalSelfAttention.o "
+     "layer.#.TransientGlobalSelfAttention.q "
+     "layer.#.TransientGlobalSelfAttention.relative_attention_bias "
+     "layer.#.TransientGlobalSelfAttention.v"},
     {"luke",
      "attention.output.LayerNorm attention.output.dense attention.self.key "
      "attention.self.query attention.self.value intermediate.dense output.LayerNorm "
@@ -541,7 +551,7 @@ const ckpt_hf_layer_names ckpt_hf_layers[] = {
      "layer.#.SelfAttention.v layer.#.layer_norm",
      "layer.#.DenseReluDense.wi layer.#.DenseReluDense.wi_0 layer.#.DenseReluDense.wi_1 "
      "layer.#.EncDecAttention.k layer.#.EncDecAttention.o layer.#.EncDecAttention.q "
-     "layer.#.EncDecAttention.v"},
+     "layer.#.EncDecAttention.relative_attention_bias layer.#.EncDecAttention.v"},
     {"nanochat",
      "mlp.fc1 mlp.fc2 self_attn.k_proj self_attn.o_proj self_attn.q_proj self_attn.v_proj",
      ""},
@@ -699,7 +709,7 @@ const ckpt_hf_layer_names ckpt_hf_layers[] = {
      "attention.k_proj attention.out_proj attention.q_proj attention.v_proj conv "
      "feed_forward.intermediate_dense feed_forward.output_dense final_layer_norm "
      "layer_norm",
-     "kernel"},
+     "adapter_layer.linear_1 adapter_layer.linear_2 adapter_layer.norm kernel"},
     {"vaultgemma",
      "input_layernorm mlp.down_proj mlp.gate_proj mlp.up_proj pre_feedforward_layernorm "
      "self_attn.k_proj self_attn.o_proj self_attn.q_proj self_attn.v_proj",
@@ -731,12 +741,6 @@ const ckpt_hf_layer_names ckpt_hf_layers[] = {
      "mlstm_layer.ogate_preact mlstm_layer.out_proj mlstm_layer.q mlstm_layer.v norm_ffn "
      "norm_mlstm",
      ""},
-    {"xmod",
-     "attention.output.LayerNorm attention.output.dense attention.self.key "
-     "attention.self.query attention.self.value intermediate.dense output.LayerNorm "
-     "output.dense",
-     "output.adapter_layer_norm output.adapter_modules.en_XX.dense1 "
-     "output.adapter_modules.en_XX.dense2"},
     {"yoso",
      "attention.output.LayerNorm attention.output.dense attention.self.key "
      "attention.self.query attention.self.value intermediate.dense output.LayerNorm "

@@ -15,20 +15,34 @@
 #include "formats/hf/layer_names.h"
 #include "libckpt/base/number.h"
 
-enum { HFT_NAME = 512, HFT_WORDS = 64 /* more than any row has */ };
+enum { HFT_NAME = 128, HFT_KEYS = 160 };
 
 /* The weight of a layer. */
 typedef struct hft_weight {
-    size_t n_prefix; /* bytes before the layer's number, with the dot */
-    uint64_t layer;
+    size_t n_prefix;    /* bytes before the layer's number, with the dot */
     char key[HFT_NAME]; /* as in ckpt_hf_layer_names */
 } hft_weight;
 
-/* True if a list of words has this word; *at is its position. */
-static bool hft_has(const char *words, const char *word, size_t n, size_t *at)
+/* The names in all layers, each once. */
+typedef struct hft_layers {
+    size_t n;
+    struct {
+        char name[HFT_NAME];
+        const char *in_main; /* a tensor of the language model's layers with this name, or NULL */
+    } key[HFT_KEYS];
+} hft_layers;
+
+/* How layers fit a row. */
+typedef struct hft_fit {
+    size_t needed, missing, main, odd; /* numbers of names: odd are those of main not in the row */
+    const char *first_missing;         /* in the row's list */
+    const char *first_odd;             /* a tensor's name */
+} hft_fit;
+
+/* True if a list of words has this word. */
+static bool hft_has(const char *words, const char *word, size_t n)
 {
-    *at = 0;
-    for (const char *s = words; *s; s += strspn(s, " "), ++*at) {
+    for (const char *s = words; *s; s += strspn(s, " ")) {
         size_t m = strcspn(s, " ");
         if (m == n && memcmp(s, word, n) == 0)
             return true;
@@ -41,17 +55,17 @@ static bool hft_has(const char *words, const char *word, size_t n, size_t *at)
 static bool hft_parse(hft_weight *w, const char *name)
 {
     const char *end = NULL, *s = name;
+    uint64_t number;
     size_t n = 0;
 
     for (; *s && !end; s++) {
-        end = s == name || s[-1] == '.' ? ckpt_scan_u64(s, &w->layer) : NULL;
+        end = s == name || s[-1] == '.' ? ckpt_scan_u64(s, &number) : NULL;
         end = end && *end == '.' ? end + 1 : NULL;
         w->n_prefix = (size_t)(s - name);
     }
     if (!end || w->n_prefix == 0 || strlen(end) >= sizeof w->key)
         return false;
     for (s = end; *s;) {
-        uint64_t number;
         const char *after = s == end || s[-1] == '.' ? ckpt_scan_u64(s, &number) : NULL;
         const bool is = after && *after == '.';
         w->key[n++] = is ? '#' : *s;
@@ -71,7 +85,6 @@ static const ckpt_hf_layer_names *hft_row(const ckpt_value *config, const char *
 {
     const ckpt_value *text = ckpt_value_get(config, "text_config");
     const ckpt_value *v = ckpt_value_get(text, "model_type");
-    size_t at;
 
     *part = v != NULL;
     v = v ? v : ckpt_value_get(config, "model_type");
@@ -79,69 +92,158 @@ static const ckpt_hf_layer_names *hft_row(const ckpt_value *config, const char *
         return NULL;
     *type = v->as.text.at;
     for (const ckpt_hf_layer_names *row = ckpt_hf_layers; row->types; row++) {
-        if (hft_has(row->types, *type, strlen(*type), &at))
+        if (hft_has(row->types, *type, strlen(*type)))
             return row;
     }
     return NULL;
 }
 
-/* Warn of names that no layer has. */
-static int hft_missing(ckpt_map *map, const ckpt_hf_layer_names *row, const bool *found,
-                       const char *type, const char *name, ckpt_err *err)
+/* The first weight that the row needs: the language model's layers begin as its name does. */
+static const char *hft_main(const ckpt_map *map, const ckpt_hf_layer_names *row, size_t *n_prefix)
 {
-    const char *first = NULL;
-    size_t n = 0, all = 0;
-
-    for (const char *s = row->needed; *s; s += strcspn(s, " "), s += strspn(s, " "), all++) {
-        first = first || found[all] ? first : s;
-        n += !found[all];
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        hft_weight w;
+        const char *name = map->tensors.at[i]->name;
+        if (hft_parse(&w, name) && hft_has(row->needed, w.key, strlen(w.key))) {
+            *n_prefix = w.n_prefix;
+            return name;
+        }
     }
-    return n == 0 ? CKPT_OK
-                  : ckpt_map_note(map, CKPT_WARNING, err,
-                                  "%s: models of type %.60s, which config.json states, have "
-                                  "%.*s.weight in their layers, but no tensor has such a name "
-                                  "(%zu of %zu names are missing): config.json may be from another "
-                                  "model",
-                                  name, type, (int)strcspn(first, " "), first, n, all);
+    *n_prefix = 0;
+    return NULL;
+}
+
+/* Take the names of all layers; false: there are too many. main == NULL: all are the main ones. */
+static bool hft_collect(hft_layers *layers, const ckpt_map *map, const char *main, size_t n_prefix)
+{
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const char *name = map->tensors.at[i]->name;
+        hft_weight w;
+        size_t at = 0;
+        if (!hft_parse(&w, name))
+            continue;
+        while (at < layers->n && strcmp(layers->key[at].name, w.key) != 0)
+            at++;
+        if (at == HFT_KEYS)
+            return false;
+        if (at == layers->n) {
+            memcpy(layers->key[at].name, w.key, sizeof w.key);
+            layers->n++;
+        }
+        // a decoder may attend to an encoder
+        const bool in_main =
+            (!main || strncmp(name, main, n_prefix) == 0) && !strstr(w.key, "cross");
+        if (in_main && !layers->key[at].in_main)
+            layers->key[at].in_main = name;
+    }
+    return true;
+}
+
+static hft_fit hft_compare(const hft_layers *layers, const ckpt_hf_layer_names *row)
+{
+    hft_fit fit = {0};
+
+    for (const char *s = row->needed; *s; s += strspn(s, " "), fit.needed++) {
+        size_t n = strcspn(s, " "), at = 0;
+        while (at < layers->n &&
+               (strncmp(layers->key[at].name, s, n) != 0 || layers->key[at].name[n] != 0))
+            at++;
+        if (at == layers->n) {
+            fit.first_missing = fit.missing == 0 ? s : fit.first_missing;
+            fit.missing++;
+        }
+        s += n;
+    }
+    for (size_t i = 0; i < layers->n; i++) {
+        const char *key = layers->key[i].name;
+        if (!layers->key[i].in_main)
+            continue;
+        fit.main++;
+        if (!hft_has(row->needed, key, strlen(key)) && !hft_has(row->more, key, strlen(key))) {
+            fit.first_odd = fit.odd == 0 ? layers->key[i].in_main : fit.first_odd;
+            fit.odd++;
+        }
+    }
+    return fit;
+}
+
+/*
+ * True if the layers are another model's: most names are missing or unknown, or they have just the
+ * names of another row. A name more or less may be that of an option unknown to the table.
+ */
+static bool hft_another(const hft_layers *layers, const hft_fit *fit)
+{
+    if (fit->missing > fit->needed / 2 || fit->odd > fit->main / 2)
+        return true;
+    size_t amiss = fit->missing + fit->odd;
+    if (amiss == 0)
+        return false;
+    // a row that needs little fits many, and one name tells little
+    size_t needed = amiss == 1 ? fit->main : fit->main / 2 + 1;
+    for (const ckpt_hf_layer_names *row = ckpt_hf_layers; row->types; row++) {
+        const hft_fit other = hft_compare(layers, row);
+        if (other.missing == 0 && other.odd == 0 && other.needed >= needed)
+            return true;
+    }
+    return false;
+}
+
+/* True if a weight is quantized, perhaps without a word in config.json (GPTQ, AWQ). */
+static bool hft_quantized(const ckpt_map *map)
+{
+    static const char *const ends[] = {".qweight", ".weight_packed", ".SCB", "_blocks"};
+
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const char *name = map->tensors.at[i]->name;
+        size_t n = strlen(name);
+        for (size_t k = 0; k < sizeof ends / sizeof *ends; k++) {
+            size_t m = strlen(ends[k]);
+            if (n >= m && strcmp(name + n - m, ends[k]) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+static int hft_warn(ckpt_map *map, const hft_fit *fit, const char *type, const char *name,
+                    ckpt_err *err)
+{
+    if (fit->missing > 0)
+        return ckpt_map_note(
+            map, CKPT_WARNING, err,
+            "%s: models of type %.60s, which config.json states, have %.*s.weight in their "
+            "layers, but no tensor has such a name (%zu of %zu names are missing): config.json "
+            "may be from another model",
+            name, type, (int)strcspn(fit->first_missing, " "), fit->first_missing, fit->missing,
+            fit->needed);
+    return ckpt_map_note(map, CKPT_WARNING, err,
+                         "%s: models of type %.60s, which config.json states, have no %.200s, so "
+                         "programs ignore it: config.json may be from another model",
+                         name, type, fit->first_odd);
 }
 
 int ckpt_hf_type(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
 {
     assert(map && name);
     const char *type = "";
-    const ckpt_tensor *main = NULL, *odd = NULL; // main: a layer's known weight
-    bool part, found[HFT_WORDS] = {false};
-    size_t n_prefix = 0;
+    bool part;
+    size_t n_prefix;
+    hft_layers layers = {0};
     const ckpt_hf_layer_names *row = hft_row(config, &type, &part);
 
     // code beside the model may make other modules, and quantized modules have other names
-    if (!row || ckpt_value_get(config, "auto_map") || ckpt_hf_quantization(config))
+    if (!row || ckpt_value_get(config, "auto_map") || ckpt_hf_quantization(config) ||
+        hft_quantized(map))
         return CKPT_OK;
-    for (size_t i = 0; i < map->tensors.n; i++) {
-        const ckpt_tensor *t = map->tensors.at[i];
-        hft_weight w;
-        size_t at;
-        if (!hft_parse(&w, t->name))
-            continue;
-        if (hft_has(row->needed, w.key, strlen(w.key), &at) && at < HFT_WORDS) {
-            found[at] = true;
-            n_prefix = main ? n_prefix : w.n_prefix;
-            main = main ? main : t;
-        } else if (!odd && w.layer == 0 && !strstr(w.key, "cross") && // a decoder's own attention
-                   !hft_has(row->more, w.key, strlen(w.key), &at)) {
-            odd = t;
-        }
-    }
+    const char *main = hft_main(map, row, &n_prefix);
     // some classes leave the language model out (Blip2ForImageTextRetrieval)
     if (part && !main)
         return CKPT_OK;
-    size_t n = map->findings.n;
-    int rc = hft_missing(map, row, found, type, name, err);
-    if (rc != CKPT_OK || map->findings.n > n || part || !odd || !main ||
-        strncmp(odd->name, main->name, n_prefix) != 0)
-        return rc;
-    return ckpt_map_note(map, CKPT_WARNING, err,
-                         "%s: models of type %.60s, which config.json states, have no %.200s, so "
-                         "programs ignore it: config.json may be from another model",
-                         name, type, odd->name);
+    if (!hft_collect(&layers, map, main, n_prefix))
+        return CKPT_OK;
+    const hft_fit fit = hft_compare(&layers, row);
+    // the layers of other parts may have any names
+    if ((part && fit.missing == 0) || !hft_another(&layers, &fit))
+        return CKPT_OK;
+    return hft_warn(map, &fit, type, name, err);
 }

@@ -40,8 +40,8 @@ bool ckpt_hf_quant_floats(const ckpt_map *map, const ckpt_value *config);
 int ckpt_hf_quant_parts(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
 
 /*
- * Warn if the layers lack weights that every model of the model_type in config.json has, or have
- * weights that no such model has; types without a row in formats/hf/layer_names.c are not checked.
+ * Warn if most weights of the layers are not those of the model_type in config.json, or if they are
+ * just those of another type; types without a row in formats/hf/layer_names.c are not checked.
  */
 int ckpt_hf_type(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
 

@@ -30,6 +30,21 @@ LONGEST = 2000  # bytes of a list, beyond which it names the experts of one size
 KEPT = set(vars(transformers.PretrainedConfig())) | {
     'num_hidden_layers', 'n_layer', 'n_layers', 'num_layers', 'vocab_size', 'pad_token_id', 'bos_token_id', 'eos_token_id',
     'decoder_start_token_id', 'max_position_embeddings'}
+# what no changed field shows, as kinds: (names that models may lack, names that they may have beside those found)
+ADAPTER = ('', 'adapter_layer.linear_1 adapter_layer.linear_2 adapter_layer.norm')
+OLD_T5 = ('', 'layer.#.EncDecAttention.relative_attention_bias')  # in the first public models
+KNOWN = {
+    'deberta': ('', 'attention.self.pos_proj attention.self.pos_q_proj'),
+    'deberta-v2': ('', 'attention.self.pos_key_proj attention.self.pos_query_proj'),
+    'granitemoeshared': ('', 'shared_mlp.input_linear shared_mlp.output_linear'),
+    'lfm2': ('', 'conv.conv conv.in_proj conv.out_proj'),
+    'longt5': (' '.join('layer.#.LocalSelfAttention.' + n for n in 'k o q relative_attention_bias v'.split()),
+               ' '.join('layer.#.TransientGlobalSelfAttention.' + n for n in
+                        'global_input_layer_norm global_relative_attention_bias k o q relative_attention_bias v'.split())),
+    'mt5': OLD_T5, 'pop2piano': OLD_T5, 't5': OLD_T5, 'umt5': OLD_T5,
+    'unispeech-sat': ADAPTER, 'wav2vec2': ADAPTER,
+}
+LEFT_OUT = {'xmod'}  # its names have those of languages in them
 
 HEAD = '''/* SPDX-License-Identifier: Apache-2.0 */
 /*
@@ -127,8 +142,10 @@ def table(found):
     for kind, sets in found.items():
         sets = [s for s in sets if s]
         needed = sorted(set.intersection(*sets)) if sets else []
-        more = sorted(set.union(*sets) - set(needed)) if sets else []
-        if needed and len(' '.join(more)) < LONGEST:
+        lacked, beside = (set(n.split()) for n in KNOWN.get(kind, ('', '')))
+        more = sorted((set.union(*sets) | beside) - (set(needed) - lacked)) if sets else []
+        needed = [n for n in needed if n not in lacked]
+        if needed and kind not in LEFT_OUT and len(' '.join(more)) < LONGEST:
             rows.setdefault((tuple(needed), tuple(more)), []).append(kind)
     return rows
 
