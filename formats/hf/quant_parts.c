@@ -183,7 +183,7 @@ static int hfq_agree(ckpt_map *map, const ckpt_value *config, const char *name, 
             map, CKPT_WARNING, err,
             "%s: config.json says that the weights are quantized "
             "(quantization_config%s%.100s), but all weights are floats: "
-            "transformers cannot load them so; remove quantization_config, or copy "
+            "programs expect quantized weights; remove quantization_config, or copy "
             "the quantized weights",
             name, *method ? ": " : "", method);
     for (size_t i = 0; !found && i < map->tensors.n; i++) {
