@@ -298,6 +298,8 @@ static void hd_last_logits(const zt_call *c, const zt_lm_body *body, const hd_wo
     hd_gather(c, &r, w, x);
     body->fw(&few, w->kept, w->x, w->h);
     zt_map_forward(&few, &zt_own_of(m)->out, &fw);
+    if (m->config.logit_cap > 0.0F)
+        hd_cap(m, few.rows * m->config.vocab, c->p->logits, c->p->logits);
     ckpt_free(last);
 }
 

@@ -152,9 +152,10 @@ static void same_logits(const char *folder, const char *name)
 
 static void cached_logits(void **state)
 {
-    static const char *const kin[] = {"qwen2", "qwen2_tied", "qwen3",       "mistral",
-                                      "opt",   "opt_after",  "opt_gelu",    "qwen2_windows",
-                                      "neox",  "bloom",      "neox_serial", "bloom_untied"};
+    static const char *const kin[] = {
+        "qwen2",    "qwen2_tied",    "qwen3",  "mistral", "opt",          "opt_after",
+        "opt_gelu", "qwen2_windows", "neox",   "bloom",   "neox_serial",  "bloom_untied",
+        "olmo2",    "phi3",          "gemma2", "gemma3",  "gemma3_linear"};
 
     (void)state;
     same_logits(GOLDEN, "gpt2_masked");
