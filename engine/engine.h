@@ -7,7 +7,8 @@
  *     agree.c     the check that all ranks got the same inputs
  *     train.c     updates, saves, and the final outputs
  *     evaluate.c  evaluation and prediction, over shards, without consolidating
- *     generate.c   generation of text; sample.c: the choice of each token
+ *     generate.c   generation of text; generate_config.c: its settings; sample.c: the choice of
+ *                  each token
  *     best.c      the checkpoint with the best score
  *     scores.c    precision, recall and F1 of classes
  *

@@ -21,43 +21,6 @@ enum { GN_PATH = 4096 };
 
 /* ---- prompts ---- */
 
-/* Add the end tokens of a file of settings: a number, or a list. */
-static int gn_ends(zt_engine *e, const ckpt_value *json, ckpt_err *err)
-{
-    const ckpt_value *v = ckpt_value_get(json, "eos_token_id");
-    const ckpt_seq list = ckpt_value_seq(v);
-    const bool many = v && v->kind == CKPT_V_LIST;
-
-    for (uint64_t i = 0; v && v->kind != CKPT_V_NONE && i < (many ? list.n : 1); i++) {
-        int64_t id = -1;
-        int32_t *to;
-
-        if (!ckpt_value_as_int(many ? list.at[i] : v, &id) || id < 0 ||
-            (uint64_t)id >= e->model_config.vocab)
-            return ckpt_fail(err, CKPT_EFORMAT,
-                             "eos_token_id of %s has %" PRId64
-                             ", which is outside its vocabulary of %" PRIu64,
-                             e->opts->model, id, e->model_config.vocab);
-        to = ckpt_vec_push(&e->ends);
-        if (!to)
-            return ckpt_fail_memory(err);
-        *to = (int32_t)id;
-    }
-    return CKPT_OK;
-}
-
-/* generation_config.json comes before config.json. */
-static int gn_settings(zt_engine *e, ckpt_err *err)
-{
-    const char *path = zt_model_beside(e, "generation_config.json");
-    ckpt_value *json = NULL;
-    int rc = path ? ckpt_json_read(&json, e->arena, path, ZT_JSON_BYTES, err) : CKPT_OK;
-
-    if (rc == CKPT_OK)
-        rc = gn_ends(e, json, err);
-    return rc == CKPT_OK && e->ends.n == 0 ? gn_ends(e, e->model_config.json, err) : rc;
-}
-
 int zt_generate_open(zt_engine *e, ckpt_err *err)
 {
     const zt_options *o = e->opts;
@@ -80,7 +43,7 @@ int zt_generate_open(zt_engine *e, ckpt_err *err)
                              " positions for a prompt",
                              fresh, m->positions);
     }
-    rc = gn_settings(e, err);
+    rc = zt_generate_settings(e, err);
     if (rc == CKPT_OK)
         rc = zt_prompts_read(&e->prompts, o->data, e->vocab, m, room, err);
     if (rc == CKPT_OK && !o->tokens && !e->prompts.tokenizer)

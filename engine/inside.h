@@ -77,6 +77,14 @@ int zt_best_load(zt_engine *e, ckpt_err *err);
  */
 int zt_generate_open(zt_engine *e, ckpt_err *err);
 
+/*
+ * generate_config.c: read the tokens that end a text, and T5's first token.
+ *
+ * Errors  CKPT_EFORMAT: a file or token that is wrong; CKPT_EUNSUPPORTED: a setting that changes
+ *         texts; CKPT_EIO, CKPT_EMISSING: an unreadable file
+ */
+int zt_generate_settings(zt_engine *e, ckpt_err *err);
+
 /* ---- sample.c ---- */
 
 /* How a token is chosen. */
