@@ -21,12 +21,100 @@ enum { GN_PATH = 4096 };
 
 /* ---- prompts ---- */
 
+/* Numbers of elements of the largest batch. */
+typedef struct gn_size {
+    uint64_t room; /* samples */
+    uint64_t tokens, logits, results;
+    uint64_t longest; /* tokens of a prompt */
+} gn_size;
+
+static int gn_sizes(gn_size *s, const zt_engine *e, ckpt_err *err)
+{
+    const zt_prompts *p = &e->prompts;
+    const uint64_t fresh = (uint64_t)e->opts->max_new_tokens;
+
+    *s = (gn_size){.room = (uint64_t)e->config.micro_batch};
+    if (s->room > zt_prompts_count(p))
+        s->room = zt_prompts_count(p);
+    for (size_t i = 0; i < zt_prompts_count(p); i++) {
+        if (s->longest < zt_prompts_length(p, i))
+            s->longest = zt_prompts_length(p, i);
+    }
+    if (!ckpt_mul(s->room, s->longest + fresh + 1, &s->results) || s->results > INT32_MAX)
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "a batch of %" PRIu64 " texts of %" PRIu64
+                         " tokens is too large: use a smaller --max-new-tokens, or a smaller "
+                         "train_micro_batch_size_per_gpu",
+                         s->room, s->longest + fresh);
+    s->results = s->room * (fresh + 1);
+    s->tokens = s->room * s->longest;
+    if (!ckpt_mul(s->room, e->model_config.vocab, &s->logits) || s->logits > UINT32_MAX)
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "a batch of %" PRIu64 " texts, with a vocabulary of %" PRIu64
+                         ", is too large: use a smaller train_micro_batch_size_per_gpu",
+                         s->room, e->model_config.vocab);
+    return CKPT_OK;
+}
+
+/* LongRoPE divides frequencies by other numbers in longer texts. */
+static int gn_longrope(const zt_engine *e, ckpt_err *err)
+{
+    const zt_model_config *m = &e->model_config;
+    const uint64_t fresh = (uint64_t)e->opts->max_new_tokens;
+
+    for (size_t i = 0; m->rope_kind == ZT_ROPE_LONG && i < zt_prompts_count(&e->prompts); i++) {
+        const uint64_t n = zt_prompts_length(&e->prompts, i) + fresh;
+
+        if ((double)n > m->rope_old)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "%s: line %zu: longrope: prompt and new tokens together must not "
+                             "exceed original_max_position_embeddings = %.0f, found %" PRIu64
+                             "; use a smaller --max-new-tokens or shorter prompts",
+                             e->opts->data, i + 1, m->rope_old, n);
+    }
+    return CKPT_OK;
+}
+
+/* Check that tokens can become text, or with --json do without it. */
+static int gn_decoder(zt_engine *e, ckpt_err *err)
+{
+    ckpt_bytes none = {0};
+    ckpt_err why = {0};
+    int rc;
+
+    if (!e->prompts.tokenizer && e->opts->tokens)
+        return CKPT_OK;
+    if (!e->prompts.tokenizer)
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "tokens become text by a tokenizer, but the model's folder has none: give "
+                         "one with --vocab, or use --json to write tokens");
+    rc = zt_tokenizer_decode(e->prompts.tokenizer, NULL, 0, &none, &why);
+    ckpt_vec_free(&none);
+    if (rc == CKPT_EUNSUPPORTED && e->opts->tokens) {
+        zt_tokenizer_free(e->prompts.tokenizer);
+        e->prompts.tokenizer = NULL;
+        return CKPT_OK;
+    }
+    return rc == CKPT_OK ? rc : ckpt_fail(err, rc, "%s", why.text);
+}
+
+/* Tokens of the longest prompt; 0: --max-new-tokens leaves none. */
+static uint64_t gn_prompt_room(const zt_engine *e)
+{
+    const zt_model_config *m = &e->model_config;
+    const uint64_t fresh = (uint64_t)e->opts->max_new_tokens;
+
+    if (m->arch == ZT_BLOOM || m->arch == ZT_T5)
+        return UINT32_MAX;
+    return m->positions > fresh ? m->positions - fresh : 0;
+}
+
 int zt_generate_open(zt_engine *e, ckpt_err *err)
 {
     const zt_options *o = e->opts;
     const zt_model_config *m = &e->model_config;
-    const uint64_t fresh = (uint64_t)o->max_new_tokens;
-    uint64_t room = UINT32_MAX;
+    const uint64_t room = gn_prompt_room(e);
+    gn_size size;
     int rc;
 
     if (m->arch == ZT_BERT_CLASSIFIER || m->arch == ZT_BERT_MLM)
@@ -35,22 +123,19 @@ int zt_generate_open(zt_engine *e, ckpt_err *err)
                          m->class_name);
     if (!o->data)
         return ckpt_fail(err, CKPT_EUSAGE, "--data is missing: give the file of prompts");
-    if (!zt_arch_any_length(m->arch)) {
-        room = m->positions > fresh ? m->positions - fresh : 0;
-        if (room == 0)
-            return ckpt_fail(err, CKPT_EUSAGE,
-                             "--max-new-tokens %" PRIu64 " leaves nothing of the model's %" PRIu64
-                             " positions for a prompt",
-                             fresh, m->positions);
-    }
+    if (room == 0)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "--max-new-tokens %" PRId64 " leaves nothing of the model's %" PRIu64
+                         " positions for a prompt",
+                         o->max_new_tokens, m->positions);
     rc = zt_generate_settings(e, err);
     if (rc == CKPT_OK)
         rc = zt_prompts_read(&e->prompts, o->data, e->vocab, m, room, err);
-    if (rc == CKPT_OK && !o->tokens && !e->prompts.tokenizer)
-        rc = ckpt_fail(err, CKPT_EMISSING,
-                       "tokens become text by a tokenizer, but the model's folder has none: give "
-                       "one with --vocab, or use --json to write tokens");
-    return rc;
+    if (rc == CKPT_OK)
+        rc = gn_longrope(e, err);
+    if (rc == CKPT_OK)
+        rc = gn_sizes(&size, e, err);
+    return rc == CKPT_OK ? gn_decoder(e, err) : rc;
 }
 
 /* ---- one batch ---- */
@@ -90,32 +175,26 @@ static int32_t *gn_result(const gn_run *g, int32_t *of, uint64_t i)
 
 static int gn_new(gn_run *g, zt_engine *e, ckpt_err *err)
 {
-    const uint64_t vocab = e->model_config.vocab;
-    uint64_t longest = 1, n, results;
+    gn_size s;
+    int rc = gn_sizes(&s, e, err);
 
+    if (rc != CKPT_OK)
+        return rc;
     *g = (gn_run){.e = e,
-                  .room = (uint64_t)e->config.micro_batch,
+                  .room = s.room,
                   .fresh = (uint64_t)e->opts->max_new_tokens,
                   .how = {e->opts->temperature, (uint64_t)e->opts->top_k, e->opts->top_p,
                           (uint64_t)e->opts->seed}};
-    if (g->room > zt_prompts_count(&e->prompts))
-        g->room = zt_prompts_count(&e->prompts);
-    for (size_t i = 0; i < zt_prompts_count(&e->prompts); i++)
-        longest = zt_prompts_length(&e->prompts, i) > longest ? zt_prompts_length(&e->prompts, i)
-                                                              : longest;
-    if (!ckpt_mul(g->room, longest, &n) || n > INT32_MAX || !ckpt_mul(g->room, vocab, &n) ||
-        n > UINT32_MAX || !ckpt_mul(g->room, g->fresh + 1, &results) || results > INT32_MAX)
-        return ckpt_fail(err, CKPT_ELIMIT, "a batch of %" PRIu64 " texts is too large", g->room);
-    g->ids = ckpt_alloc(g->room * longest * sizeof *g->ids);
-    g->mask = ckpt_alloc(g->room * longest * sizeof *g->mask);
-    g->last = ckpt_alloc(g->room * sizeof *g->last);
-    g->done = ckpt_alloc(g->room * sizeof *g->done);
-    g->own = ckpt_alloc(results * sizeof *g->own);
-    g->all = ckpt_alloc(results * (size_t)e->comm->world * sizeof *g->all);
-    g->logits = ckpt_alloc(n * sizeof *g->logits);
-    g->candidates = ckpt_alloc(vocab * sizeof *g->candidates);
-    g->device = e->device->ops->alloc(e->device, n * sizeof(float));
-    g->wide = e->device->ops->alloc(e->device, n * sizeof(float));
+    g->ids = ckpt_alloc(s.tokens * sizeof *g->ids);
+    g->mask = ckpt_alloc(s.tokens * sizeof *g->mask);
+    g->last = ckpt_alloc(s.room * sizeof *g->last);
+    g->done = ckpt_alloc(s.room * sizeof *g->done);
+    g->own = ckpt_alloc(s.results * sizeof *g->own);
+    g->all = ckpt_alloc(s.results * (size_t)e->comm->world * sizeof *g->all);
+    g->logits = ckpt_alloc(s.logits * sizeof *g->logits);
+    g->candidates = ckpt_alloc(e->model_config.vocab * sizeof *g->candidates);
+    g->device = e->device->ops->alloc(e->device, s.logits * sizeof(float));
+    g->wide = e->device->ops->alloc(e->device, s.logits * sizeof(float));
     return g->ids && g->mask && g->last && g->done && g->own && g->all && g->logits &&
                    g->candidates && g->device && g->wide
                ? CKPT_OK

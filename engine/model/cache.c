@@ -55,9 +55,9 @@ int zt_cache_new(zt_cache **out, zt_model *m, uint64_t batch, uint64_t room, ckp
     // the divisors change there, and transformers computes all keys again
     if (m->config.rope_kind == ZT_ROPE_LONG && (double)room > m->config.rope_old)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "longrope: texts of more than original_max_position_embeddings = %.0f "
-                         "tokens are not generated; with --max-new-tokens or shorter prompts stay "
-                         "below, found %" PRIu64,
+                         "longrope: prompt and new tokens together must not exceed "
+                         "original_max_position_embeddings = %.0f, found %" PRIu64
+                         "; use a smaller --max-new-tokens or shorter prompts",
                          m->config.rope_old, room);
     c->slot = ckpt_alloc(2 * m->layers.n * sizeof *c->slot);
     c->host = ckpt_alloc(3 * n * sizeof *c->host);

@@ -144,7 +144,7 @@ def unequal(work):
     with open(os.path.join(other, 'prompts.jsonl'), 'a') as f:
         f.write('{"input_ids": [5]}\n')
     bad = 0
-    args = ['--deepspeed_config', work.write('ds.json', configuration(3, 2, 2)), '--json', '--model', folder]
+    args = ['--deepspeed_config', work.write('ds.json', configuration(3, 2, 2)), '--json', '--model', folder, '--max-new-tokens', NEW]
     for data, out, said in ((other, work.fresh('out'), 'file of --data'), (folder, work.fresh('none') + '/out', 'cannot be written')):
         rank = [args + ['--generate', out, '--data', os.path.join(x, 'prompts.jsonl')] for x in (folder, data)]
         status, _, err = work.run(2, rank[0], 120, rank[1])
