@@ -8,6 +8,7 @@
  * results do not count (transformers: synced_gpus).
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #include "engine/inside.h"
 #include "libckpt/codec/json/json.h"
 
-enum { GN_PATH = 4096 };
+enum { GN_PATH = 4096, GN_TRIES = 64 };
 
 /* ---- prompts ---- */
 
@@ -98,6 +99,22 @@ static int gn_decoder(zt_engine *e, ckpt_err *err)
     return rc == CKPT_OK ? rc : ckpt_fail(err, rc, "%s", why.text);
 }
 
+/* Check that the output may be made. */
+static int gn_target(const zt_options *o, ckpt_err *err)
+{
+    const char *path = o->generate;
+    struct stat st;
+
+    if (strcmp(path, "-") == 0 || stat(path, &st) != 0)
+        return CKPT_OK;
+    if (!S_ISREG(st.st_mode))
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: is not a regular file", path);
+    if (!o->force && st.st_size > 0)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%s: exists already; another name keeps it, --force replaces it", path);
+    return CKPT_OK;
+}
+
 /* Tokens of the longest prompt; 0: --max-new-tokens leaves none. */
 static uint64_t gn_prompt_room(const zt_engine *e)
 {
@@ -128,7 +145,9 @@ int zt_generate_open(zt_engine *e, ckpt_err *err)
                          "--max-new-tokens %" PRId64 " leaves nothing of the model's %" PRIu64
                          " positions for a prompt",
                          o->max_new_tokens, m->positions);
-    rc = zt_generate_settings(e, err);
+    rc = e->comm->rank == 0 ? gn_target(o, err) : CKPT_OK;
+    if (rc == CKPT_OK)
+        rc = zt_generate_settings(e, err);
     if (rc == CKPT_OK)
         rc = zt_prompts_read(&e->prompts, o->data, e->vocab, m, room, err);
     if (rc == CKPT_OK)
@@ -359,27 +378,46 @@ typedef struct gn_out {
     char temp[GN_PATH];
 } gn_out;
 
+/*
+ * Open a new file beside the output, with a name that `ckpt clean` recognises if this process is
+ * killed.
+ */
+static int gn_temp(gn_out *o, ckpt_err *err)
+{
+    const char *slash = strrchr(o->path, '/'), *name = slash ? slash + 1 : o->path;
+    int fd = -1;
+
+    for (unsigned k = 0; fd < 0 && k < GN_TRIES; k++) {
+        const int n =
+            snprintf(o->temp, sizeof o->temp, "%.*s.%s.ckpt-%06x.tmp", (int)(name - o->path),
+                     o->path, name, ((unsigned)getpid() * GN_TRIES + k) & 0xffffff);
+
+        if (n < 0 || n >= (int)sizeof o->temp)
+            return ckpt_fail(err, CKPT_EUSAGE, "%.200s: the path is too long", o->path);
+        fd = open(o->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST && errno != EINTR)
+            break;
+    }
+    if (fd < 0)
+        return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", o->path);
+    o->file = fdopen(fd, "w");
+    if (o->file)
+        return CKPT_OK;
+    (void)close(fd);
+    (void)unlink(o->temp);
+    return ckpt_fail_memory(err);
+}
+
 static int gn_open(gn_out *o, const zt_options *opts, ckpt_err *err)
 {
-    struct stat st;
-    int n;
+    int rc = gn_target(opts, err);
 
     *o = (gn_out){.path = opts->generate};
-    if (strcmp(o->path, "-") == 0) {
-        o->file = stdout;
-        return CKPT_OK;
-    }
-    if (stat(o->path, &st) == 0 && !S_ISREG(st.st_mode))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: is not a regular file", o->path);
-    if (!opts->force && stat(o->path, &st) == 0 && st.st_size > 0)
-        return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: exists already; another name keeps it, --force replaces it", o->path);
-    n = snprintf(o->temp, sizeof o->temp, "%s.ckpt-generate.tmp", o->path);
-    if (n < 0 || n >= (int)sizeof o->temp)
-        return ckpt_fail(err, CKPT_EUSAGE, "%.200s: the path is too long", o->path);
-    o->file = fopen(o->temp, "we");
-    return o->file ? CKPT_OK
-                   : ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", o->path);
+    if (strcmp(o->path, "-") != 0)
+        return rc == CKPT_OK ? gn_temp(o, err) : rc;
+    o->path = "standard output";
+    o->file = stdout;
+    return rc;
 }
 
 /* Close the file, and give it its name if all went well. */

@@ -12,6 +12,7 @@ tests/interop/generate.py records the texts.
 """
 import argparse
 import array
+import glob
 import json
 import os
 import random
@@ -148,7 +149,7 @@ def unequal(work):
     for data, out, said in ((other, work.fresh('out'), 'file of --data'), (folder, work.fresh('none') + '/out', 'cannot be written')):
         rank = [args + ['--generate', out, '--data', os.path.join(x, 'prompts.jsonl')] for x in (folder, data)]
         status, _, err = work.run(2, rank[0], 120, rank[1])
-        if not status or said not in err or os.path.exists(out) or os.path.exists(out + '.ckpt-generate.tmp'):
+        if not status or said not in err or os.path.exists(out) or glob.glob(os.path.join(os.path.dirname(out), '.out*.tmp')):
             bad += 1
             print('unequal: exit %s: %s' % (status, err[:300]))
     return bad

@@ -30,3 +30,15 @@ go gpt2_masked --max-new-tokens 2
 grep -c text out
 zerotrain --deepspeed_config ds.json --model gpt2_masked --data gpt2_masked/prompts.jsonl --generate text --quiet --max-new-tokens 2
 test -e text || echo "no output"
+echo "--- the output"
+echo old >old
+rm gpt2_masked/model.safetensors
+zerotrain --deepspeed_config ds.json --model gpt2_masked --data gpt2_masked/prompts.jsonl --generate old --json --max-new-tokens 2
+zerotrain --deepspeed_config ds.json --model llama_gqa --data llama_gqa/prompts.jsonl --generate - --json --quiet --max-new-tokens 2 >/dev/full
+echo victim >victim
+ln -s victim new.ckpt-generate.tmp
+umask 027
+go llama_gqa --max-new-tokens 2 --generate new
+cat victim
+stat -c %a new
+find . -name '.new*'
