@@ -303,15 +303,62 @@ static bool told_is(double x)
     return x < 0 || x > 0;
 }
 
+/* An option that is given, and whether what it needs is met. */
+typedef struct told_need {
+    bool given, met;
+    const char *name, *needs;
+} told_need;
+
+static int told_check(const told_need *row, size_t n, ckpt_err *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (row[i].given && !row[i].met)
+            return ckpt_fail(err, CKPT_EUSAGE, "--%s needs %s", row[i].name, row[i].needs);
+    }
+    return CKPT_OK;
+}
+
+/* Refuse options that generation cannot follow, and its own ones without it. */
+static int told_generates(const told *t, ckpt_err *err)
+{
+    static const char no_text[] = "a run without --generate";
+    const zt_options *o = &t->run;
+    const told_need row[] = {
+        {o->generate, !o->evaluate && !o->predictions, "generate",
+         "a run without --evaluate and --predict"},
+        {o->generate, o->generate && *o->generate, "generate", "a name of a file"},
+        {o->generate, o->max_new_tokens > 0 && o->max_new_tokens < INT32_MAX, "generate",
+         "--max-new-tokens from 1 to 2147483646"},
+        {o->max_new_tokens != TOLD_TOKENS, o->generate, "max-new-tokens", "--generate"},
+        {told_is(o->temperature), o->generate, "temperature", "--generate"},
+        {o->top_k > 0, o->temperature > 0, "top-k", "--temperature above 0"},
+        {told_is(1 - o->top_p), o->temperature > 0, "top-p", "--temperature above 0"},
+        {o->generate, o->temperature >= 0 && o->temperature <= 1e6, "temperature",
+         "a number from 0 to 1e6"},
+        {o->generate, o->top_p > 0 && o->top_p <= 1, "top-p", "a number above 0, at most 1"},
+        {t->metrics, !o->generate, "metrics", no_text},
+        {o->seq > 0, !o->generate, t->trainer.max_seq_length ? "max_seq_length" : "seq", no_text},
+        {o->eval_data, !o->generate, t->trainer.validation_file ? "validation_file" : "eval-data",
+         no_text},
+        {o->save, !o->generate, t->trainer.output_dir ? "output_dir" : "save", no_text},
+        {o->save_model, !o->generate, "save-model", no_text},
+        {o->save_weights, !o->generate, "save-weights", no_text},
+        {o->max_steps > 0, !o->generate, "max-steps", no_text},
+        {o->epochs > 0, !o->generate, t->trainer.epochs > 0 ? "num_train_epochs" : "epochs",
+         no_text},
+        {o->packing, !o->generate, "packing", no_text},
+        {o->no_shuffle, !o->generate, "no-shuffle", no_text},
+    };
+
+    return told_check(row, sizeof row / sizeof *row, err);
+}
+
 /* Refuse options that have no effect without another one, because the user expects an effect. */
 static int told_needs(const told *t, ckpt_err *err)
 {
     const zt_options *o = &t->run;
     const bool trains = !o->evaluate && !o->predictions && !o->generate;
-    const struct {
-        bool given, met;
-        const char *name, *needs;
-    } row[] = {
+    const told_need row[] = {
         {o->save_every > 0, o->save, t->trainer.save_strategy ? "save_strategy" : "save-every",
          "--save"},
         {o->keep > 0, o->save, "keep", "--save"},
@@ -331,21 +378,9 @@ static int told_needs(const told *t, ckpt_err *err)
         {o->predictions, !o->evaluate, "predict", "a run without --evaluate"},
         {t->json, o->generate || (o->evaluate && !(t->metrics && strcmp(t->metrics, "-") == 0)),
          "json", "--evaluate, and another place for --metrics, or --generate"},
-        {o->generate, !o->evaluate && !o->predictions, "generate",
-         "a run without --evaluate and --predict"},
-        {o->generate, o->max_new_tokens > 0 && o->max_new_tokens < INT32_MAX, "generate",
-         "--max-new-tokens of at least 1"},
-        {o->max_new_tokens != TOLD_TOKENS, o->generate, "max-new-tokens", "--generate"},
-        {told_is(o->temperature), o->generate, "temperature", "--generate"},
-        {o->top_k > 0, o->temperature > 0, "top-k", "--temperature above 0"},
-        {told_is(1 - o->top_p), o->temperature > 0, "top-p", "--temperature above 0"},
-        {o->generate, o->temperature >= 0 && o->temperature <= 1e6, "temperature",
-         "a number from 0 to 1e6"},
-        {o->generate, o->top_p > 0 && o->top_p <= 1, "top-p", "a number above 0, at most 1"},
         {t->plot, trains, "plot", "a run that trains"},
         {t->tensorboard, !o->predictions && !o->generate, "tensorboard",
          "a run without --predict and --generate"},
-        {t->metrics, !o->generate, "metrics", "a run without --generate"},
         {t->logging_steps > 0, trains && (!t->quiet || t->plot), "logging_steps",
          "a run that trains and is not --quiet"},
         {o->args.lr_scheduler_kwargs, o->args.lr_scheduler_type, "lr_scheduler_kwargs",
@@ -354,12 +389,9 @@ static int told_needs(const told *t, ckpt_err *err)
         {o->max_eval_samples > 0, o->eval_data || o->evaluate, "max_eval_samples",
          "--eval-data or --evaluate"},
     };
+    const int rc = told_check(row, sizeof row / sizeof *row, err);
 
-    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
-        if (row[i].given && !row[i].met)
-            return ckpt_fail(err, CKPT_EUSAGE, "--%s needs %s", row[i].name, row[i].needs);
-    }
-    return CKPT_OK;
+    return rc == CKPT_OK ? told_generates(t, err) : rc;
 }
 
 /* ---- options that must be equal on all ranks ---- */

@@ -83,6 +83,13 @@ go --data m/prompts.jsonl --generate - --top-k 3
 go --data m/prompts.jsonl --generate - --temperature -1
 go --data m/prompts.jsonl --generate - --temperature 1 --top-p 2
 go --data m/prompts.jsonl --generate - --max-new-tokens 0
+go --data m/prompts.jsonl --generate - --max-new-tokens 3000000000
+go --data m/prompts.jsonl --generate ''
+for x in "--seq 8" "--eval-data t.bin" "--save saved" "--max-steps 1" "--epochs 2" "--save-model made" "--save-weights made" \
+    "--packing" "--no-shuffle" "--output_dir out_dir"; do
+    # shellcheck disable=SC2086 # an option and its value
+    go --data m/prompts.jsonl --generate - --json $x >/dev/null || echo "exit status $?"
+done
 go --data m/prompts.jsonl --temperature 1
 echo '{"eos_token_id": [1, 97]}' >m/generation_config.json
 go --data m/prompts.jsonl --generate - --json
