@@ -118,9 +118,11 @@ static int rnm_line(void *ctx, uint64_t number, const char *line, size_t n)
     rnm_lister *l = ctx;
     rnm_finder *f = l->f;
 
-    (void)number;
-    if (n == 1 && *line == '*')
+    if (n == 1 && *line == '*') {
+        if (l->rest != SIZE_MAX)
+            return ckpt_fail(f->err, CKPT_EUSAGE, CKPT_ORDER_STARS, number);
         l->rest = l->n;
+    }
     for (size_t i = 0; i < f->n_params; i++) {
         const char *name = f->param[i]->name;
         if (strlen(name) == n && memcmp(name, line, n) == 0 && !rnm_listed(l, f->param[i]))

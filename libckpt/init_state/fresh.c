@@ -117,13 +117,20 @@ static int fr_named(fr_maker *m, uint8_t *named, uint64_t line, const char *name
 typedef struct fr_walk {
     fr_maker *m;
     uint8_t *named;
+    bool rest; /* a line was '*' */
 } fr_walk;
 
 static int fr_mark(void *ctx, uint64_t number, const char *line, size_t n)
 {
-    const fr_walk *w = ctx;
+    fr_walk *w = ctx;
 
-    return n == 0 || (n == 1 && *line == '*') ? CKPT_OK : fr_named(w->m, w->named, number, line, n);
+    if (n == 1 && *line == '*') {
+        if (w->rest)
+            return ckpt_fail(w->m->err, CKPT_EUSAGE, CKPT_ORDER_STARS, number);
+        w->rest = true;
+        return CKPT_OK;
+    }
+    return n == 0 ? CKPT_OK : fr_named(w->m, w->named, number, line, n);
 }
 
 /* Add the parameters of one line; the first pass has checked all names. */
@@ -142,7 +149,7 @@ static int fr_line(void *ctx, uint64_t number, const char *line, size_t n)
 /* Add the parameters in the order of the caller's list. */
 static int fr_listed(fr_maker *m)
 {
-    fr_walk w = {m, ckpt_alloc(m->map->tensors.n + 1)};
+    fr_walk w = {m, ckpt_alloc(m->map->tensors.n + 1), false};
     int rc =
         w.named ? ckpt_order_lines(m->target->order_text, fr_mark, &w) : ckpt_fail_memory(m->err);
 

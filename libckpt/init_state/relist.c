@@ -26,6 +26,8 @@ static int rl_line(void *ctx, uint64_t number, const char *line, size_t n)
     if (n == 0)
         return CKPT_OK;
     if (n == 1 && *line == '*') {
+        if (r->rest)
+            return ckpt_fail(r->err, CKPT_EUSAGE, CKPT_ORDER_STARS, number);
         r->rest = (size_t)number;
         return CKPT_OK;
     }

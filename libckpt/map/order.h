@@ -11,6 +11,8 @@
 #ifndef CKPT_MAP_ORDER_H
 #define CKPT_MAP_ORDER_H
 
+#include <inttypes.h>
+
 #include "libckpt/map/state.h"
 
 /* The advice in messages about an unknown order. */
@@ -64,6 +66,9 @@ size_t ckpt_order_fit(const char *type, const char *const *name, size_t n, size_
 
 /* A line without surrounding blanks, except comments; n 0: an empty line. */
 typedef int ckpt_order_line(void *ctx, uint64_t number, const char *line, size_t n);
+
+/* The message about a second line '*'; takes its number. */
+#define CKPT_ORDER_STARS "order, line %" PRIu64 ": only one line '*' may stand for all others"
 
 /* Call `use` for each line of a list, until it returns an error. */
 int ckpt_order_lines(const char *text, ckpt_order_line *use, void *ctx);

@@ -65,6 +65,8 @@ ckpt reshard -q units.pt list.first --world 1 --stage 1 --order first && python3
 printf '%s\n' head.w wte.w >short
 ckpt reshard -q units.pt list.short --world 1 --stage 1 --order short
 ckpt reshard -q units.pt list.dcp --world 2 --to dcp --order list
+printf "%s\n" "*" head.w "*" >stars
+ckpt reshard -q units.pt x --world 1 --stage 1 --order stars
 echo "-- no order can be the model's: it is asked for, where a reader goes by position"
 ckpt reshard -q odd.pt odd.zero --world 1 --stage 1
 ckpt reshard -q odd.pt odd.ranks --world 2 --to fsdp-ranks

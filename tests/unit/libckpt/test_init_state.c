@@ -281,6 +281,7 @@ static void bad_lists(void **state)
     } bad[] = {
         {"w\nx\n", "line 2: weights has no tensor x"},
         {"w\n# w\nw", "line 3: w is named twice"},
+        {"*\nw\n*", "line 3: only one line '*'"},
         {"\ncount", "line 2: count is I64"},
         {"alias", "line 1: alias is tied to w: name that one"},
         {"empty", "line 1: empty has no elements"},
