@@ -294,6 +294,17 @@ static bool rnm_fits(const rnm_finder *f, size_t number, const ckpt_ranks_item *
     return ckpt_shape_elems(p->shape, p->ndim, &n) && n == ckpt_ranks_flat_n(m, f->out->group);
 }
 
+/* The caller's list has more parameters than the optimizer, and shapes do not show which it has. */
+static void rnm_too_many(rnm_finder *f)
+{
+    const char *why = ckpt_arena_printf(f->arena,
+                                        "the optimizer has %zu parameters, but the list names "
+                                        "%zu: list only the parameters that the optimizer has",
+                                        f->out->n, f->n_params);
+
+    f->out->why = why ? why : "the list names more parameters than the optimizer has";
+}
+
 /* Assign the numbers in the order of the parameters; some parameters may have none. */
 static bool rnm_in_order(rnm_finder *f)
 {
@@ -314,7 +325,9 @@ static bool rnm_in_order(rnm_finder *f)
         while (!rnm_fits(f, number, f->param[k]));
         only &= f->at[number] == k;
     }
-    if (!only)
+    if (!only && f->out->order)
+        rnm_too_many(f);
+    else if (!only)
         f->out->why = "the optimizer names its parameters by number, and shapes do not show which "
                       "of the model's parameters it has" RNM_HELP;
     return true;

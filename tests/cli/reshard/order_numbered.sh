@@ -65,3 +65,7 @@ echo "-- a list that does not fit"
 ckpt reshard -q reversed.pt x --stage 1 --world 2 --order swapped.txt
 echo other >other.txt
 ckpt reshard -q reversed.pt x --stage 1 --world 2 --order other.txt
+echo "-- more names than the optimizer has, and two lines '*'"
+ckpt reshard -q part.pt x --stage 1 --world 2 --order groups.txt
+printf '%s\n' '*' h.1.w '*' >stars.txt
+ckpt reshard -q swapped.pt x --stage 1 --world 2 --order stars.txt
