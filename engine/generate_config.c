@@ -15,17 +15,17 @@
 #include "libckpt/io/listing.h"
 
 /* A file of settings. */
-typedef struct gs_file {
+typedef struct gnc_file {
     const ckpt_value *json;
     const char *name;
     uint64_t vocab;
-} gs_file;
+} gnc_file;
 
 /* Settings that change the texts of greedy search, and the number without effect; NAN: none. */
 static const struct {
     const char *key;
     double neutral;
-} gs_refused[] = {
+} gnc_refused[] = {
     {"repetition_penalty", 1},
     {"encoder_repetition_penalty", 1},
     {"no_repeat_ngram_size", 0},
@@ -54,7 +54,7 @@ static const struct {
     {"remove_invalid_values", 0},
 };
 
-static bool gs_neutral(const ckpt_value *v, double neutral)
+static bool gnc_neutral(const ckpt_value *v, double neutral)
 {
     double x = (double)NAN;
 
@@ -69,21 +69,21 @@ static bool gs_neutral(const ckpt_value *v, double neutral)
     return !(x < neutral || x > neutral) && !isnan(x) && !isnan(neutral);
 }
 
-static int gs_refuse(const gs_file *f, ckpt_err *err)
+static int gnc_refuse(const gnc_file *f, ckpt_err *err)
 {
-    for (size_t i = 0; i < sizeof gs_refused / sizeof *gs_refused; i++) {
-        if (!gs_neutral(ckpt_value_get(f->json, gs_refused[i].key), gs_refused[i].neutral))
+    for (size_t i = 0; i < sizeof gnc_refused / sizeof *gnc_refused; i++) {
+        if (!gnc_neutral(ckpt_value_get(f->json, gnc_refused[i].key), gnc_refused[i].neutral))
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
                              "%s: %s changes the texts that transformers generates, and is not "
                              "supported; set it to null to generate texts without it",
-                             f->name, gs_refused[i].key);
+                             f->name, gnc_refused[i].key);
     }
     return CKPT_OK;
 }
 
 /* Read a token of the vocabulary. */
-static int gs_token(const gs_file *f, const char *key, const ckpt_value *v, int32_t *out,
-                    ckpt_err *err)
+static int gnc_token(const gnc_file *f, const char *key, const ckpt_value *v, int32_t *out,
+                     ckpt_err *err)
 {
     const bool number = v->kind == CKPT_V_INT;
     const char *found = v->kind == CKPT_V_LONG    ? "a larger number"
@@ -110,7 +110,7 @@ static int gs_token(const gs_file *f, const char *key, const ckpt_value *v, int3
 }
 
 /* Read the tokens that end a text: a number, or a list. */
-static int gs_ends(zt_engine *e, const gs_file *f, ckpt_err *err)
+static int gnc_ends(zt_engine *e, const gnc_file *f, ckpt_err *err)
 {
     static const char key[] = "eos_token_id";
     const ckpt_value *v = ckpt_value_get(f->json, key);
@@ -124,13 +124,13 @@ static int gs_ends(zt_engine *e, const gs_file *f, ckpt_err *err)
     for (uint64_t i = 0; rc == CKPT_OK && i < n; i++) {
         int32_t *to = ckpt_vec_push(&e->ends);
 
-        rc = to ? gs_token(f, key, many ? v->as.seq.at[i] : v, to, err) : ckpt_fail_memory(err);
+        rc = to ? gnc_token(f, key, many ? v->as.seq.at[i] : v, to, err) : ckpt_fail_memory(err);
     }
     return rc;
 }
 
 /* T5: the token that a text begins with; without one, transformers takes bos_token_id. */
-static int gs_start(zt_engine *e, const gs_file *f, ckpt_err *err)
+static int gnc_start(zt_engine *e, const gnc_file *f, ckpt_err *err)
 {
     const char *key = "decoder_start_token_id";
     const ckpt_value *v = ckpt_value_get(f->json, key);
@@ -143,7 +143,7 @@ static int gs_start(zt_engine *e, const gs_file *f, ckpt_err *err)
     }
     if (e->model_config.arch != ZT_T5 || !v || v->kind == CKPT_V_NONE)
         return CKPT_OK;
-    rc = gs_token(f, key, v, &token, err);
+    rc = gnc_token(f, key, v, &token, err);
     if (rc == CKPT_OK)
         e->model_config.decoder_start = (uint64_t)token;
     return rc;
@@ -153,7 +153,7 @@ int zt_generate_settings(zt_engine *e, ckpt_err *err)
 {
     bool named = false;
     const char *folder = zt_model_folder(e, &named);
-    gs_file f = {.vocab = e->model_config.vocab};
+    gnc_file f = {.vocab = e->model_config.vocab};
     ckpt_value *json = NULL;
     struct stat st;
     int rc;
@@ -164,16 +164,16 @@ int zt_generate_settings(zt_engine *e, ckpt_err *err)
     if (lstat(f.name, &st) != 0 && errno == ENOENT) {
         f.name = named ? ckpt_path_join(e->arena, folder, "config.json") : e->opts->model;
         f.json = e->model_config.json;
-        rc = f.name ? gs_refuse(&f, err) : ckpt_fail_memory(err);
-        return rc == CKPT_OK ? gs_ends(e, &f, err) : rc;
+        rc = f.name ? gnc_refuse(&f, err) : ckpt_fail_memory(err);
+        return rc == CKPT_OK ? gnc_ends(e, &f, err) : rc;
     }
     rc = ckpt_json_read(&json, e->arena, f.name, ZT_JSON_BYTES, err);
     f.json = json;
     if (rc == CKPT_OK && json->kind != CKPT_V_DICT)
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s: expected an object of settings", f.name);
     if (rc == CKPT_OK)
-        rc = gs_refuse(&f, err);
+        rc = gnc_refuse(&f, err);
     if (rc == CKPT_OK)
-        rc = gs_ends(e, &f, err);
-    return rc == CKPT_OK ? gs_start(e, &f, err) : rc;
+        rc = gnc_ends(e, &f, err);
+    return rc == CKPT_OK ? gnc_start(e, &f, err) : rc;
 }

@@ -46,7 +46,7 @@ struct zt_source {
 };
 
 /*
- * Count the bytes of a byte order mark at the begin of a file: 3, or 0.  It is not part of the text,
+ * Count the bytes of a byte order mark at the begin of a file: 3, or 0.  The text begins after it,
  * although Python's default encoding keeps it.
  */
 size_t zt_data_mark(const char *s, size_t n);

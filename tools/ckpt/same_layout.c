@@ -24,7 +24,7 @@ static void sly_needed(char name[MAPS_NAME], ckpt_map *map, const same_layout_fr
  * config.json.
  */
 static int sly_apply(ckpt_map *map, const ckpt_map *other, const same_layout_from *from,
-                    const char *name, ckpt_err *err)
+                     const char *name, ckpt_err *err)
 {
     ckpt_remap_opts opts = *from->opts;
     ckpt_err first = {0};
@@ -44,7 +44,7 @@ static int sly_apply(ckpt_map *map, const ckpt_map *other, const same_layout_fro
 
 /* Apply what a side needs; if that is not possible, it keeps its names. */
 static int sly_side(ckpt_map *map, const ckpt_map *other, const same_layout_from *from, char *name,
-                   ckpt_err *why)
+                    ckpt_err *why)
 {
     ckpt_err own = {0};
     int rc = name[0] ? sly_apply(map, other, from, name, &own) : CKPT_OK;
