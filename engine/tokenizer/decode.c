@@ -161,7 +161,10 @@ static bool dec_put(dec_texts *d, const void *s, size_t n)
 
 static ckpt_text dec_at(const dec_texts *d, size_t i)
 {
-    return (ckpt_text){(const char *)d->text.at + d->piece.at[i].at, d->piece.at[i].n};
+    // without text there is no memory
+    const char *text = d->text.at ? (const char *)d->text.at : "";
+
+    return (ckpt_text){text + d->piece.at[i].at, d->piece.at[i].n};
 }
 
 /* Append bytes as text, with U+FFFD for each longest part that begins no character. */
