@@ -201,9 +201,8 @@ def main():
     transformers.AutoModelForCausalLM
     transformers.utils.logging.disable_progress_bar()
     r = engine.golden.Runner(os.path.abspath(a.bin), os.path.join(root, 'tests/fixtures/golden'))
-    for name in VARIANTS:
-        if not a.only or any(x in name for x in a.only):
-            tally.call(name, lambda n=name: check(r, n))
+    for name in [x for x in VARIANTS if any(y in x for y in a.only)] if a.only else checks.mine(VARIANTS):
+        tally.call(name, lambda n=name: check(r, n))
     shutil.rmtree(r.work, ignore_errors=True)
     return tally.end('interop kin')
 
