@@ -364,7 +364,7 @@ static int diff_open_slices(ckpt_map **out, diff_args *a, const char *path, ckpt
 {
     char name[MAPS_NAME];
 
-    if (rc != CKPT_EUNSUPPORTED || a->map || open->keep_slices)
+    if (rc != CKPT_EUNSUPPORTED || a->map || a->cli.open.keep_slices)
         return rc;
     open->keep_slices = true;
     if (ckpt_open(out, path, open, NULL) == CKPT_OK) {
