@@ -49,7 +49,7 @@ turn() {
     local own=$1
     shift
     [ -z "${CKPT_TURN:-}" ] || [ "${CKPT_TURN%/*}" = "$own" ] ||
-        [ -n "$(git log -n 20 --name-only --format= -- "$@" 2>/dev/null | head -n 1)" ]
+        ! git rev-parse -q --verify HEAD~20 >/dev/null 2>&1 || [ -n "$(git diff --name-only HEAD~20 HEAD -- "$@" | head -n 1)" ]
 }
 
 if [ -x "$venv/bin/python" ]; then

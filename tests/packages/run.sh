@@ -19,7 +19,10 @@ status=0
 # All have one when the last twenty commits changed how packages are made.  Meson's list of sources is compared every time.
 # container.sh uses what tarballs.sh makes, same.sh what debs.sh does.
 parts="tarballs container debs same wheel meson musl"
-changed=$(git log -n 20 --name-only --format= -- tools/packaging tests/packages tools/python 2>/dev/null | head -n 1)
+changed=unknown
+if git rev-parse -q --verify HEAD~20 >/dev/null 2>&1; then
+    changed=$(git diff --name-only HEAD~20 HEAD -- tools/packaging tests/packages tools/python | head -n 1)
+fi
 if [ -n "${CKPT_TURN:-}" ] && [ -z "$changed" ]; then
     case $CKPT_TURN in
     0/*) parts="tarballs container meson" ;;
