@@ -88,8 +88,8 @@ static inline bool cu_at_nothing(const cu_at_call &c)
 }
 
 /*
- * Take memory for what a call prepares (c->near, c->bias) and `more` numbers after it, and fill it;
- * returns the address of these numbers, or NULL: the device has failed.
+ * Allocate and fill c->near and c->bias, with `more` numbers behind them; returns the address of
+ * these numbers, or NULL: the device has failed.
  */
 float *cu_at_prepare(zt_device *d, cu_at_call *c, const zt_attention *a, uint64_t more);
 

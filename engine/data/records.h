@@ -59,7 +59,7 @@ int zt_records_encode(zt_records *r, const zt_record *record, zt_answer *out, ck
  * Encode a line as a prompt, for generation: the first that it has of "input_ids", "messages",
  * "prompt", "instruction" (without its answer) and "text".
  *
- * r        NULL: there is no tokenizer, so only "input_ids" can be read
+ * r        NULL: no tokenizer, so only records with "input_ids" can be read
  * Errors   as zt_records_parse and zt_records_encode
  */
 int zt_records_prompt(zt_records *r, const ckpt_value *v, zt_ids *out, ckpt_err *err);

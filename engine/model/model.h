@@ -79,7 +79,7 @@ typedef struct zt_model_config {
     /* Whether there are biases: of q, k, v; of attention's output; of the MLP. */
     bool attention_bias, output_bias, mlp_bias;
     /* Norms before each branch (OPT: otherwise after the sum with it), and one before the head.
-     * Llama's family: also norms of what a branch computes, before the sum (OLMo-2: only these) */
+     * Llama's family: also norms of each branch's output, before the sum (OLMo-2: only these) */
     bool norm_first, final_norm, norm_branch;
     bool norm_once, norm_plus_one; /* zt_norm's `once` and `plus_one`, for all norms */
     bool alibi;                    /* BLOOM: attention has linear biases instead of positions */

@@ -329,7 +329,7 @@ static int dec_replace(const tz_step *step, ckpt_text s, dec_texts *to, ckpt_err
     return dec_put(to, s.at + done, s.n - done) ? CKPT_OK : dec_fail(to, err);
 }
 
-/* Replace one text by another, never longer, in what follows `from`. */
+/* Replace one text by another, which is not longer, from offset `from` on. */
 static void dec_swap(ckpt_bytes *text, size_t from, const char *what, const char *by)
 {
     const size_t n = strlen(what), m = strlen(by);

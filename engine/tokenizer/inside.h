@@ -245,7 +245,7 @@ typedef enum tz_step_kind {
     TZ_STRIP_CHAR,
     TZ_REPLACE_TEXT,
     TZ_WORDPIECES,
-    TZ_STEP_OTHER /* not implemented; refused when it is used, because training needs none */
+    TZ_STEP_OTHER /* another kind: decoding refuses it, encoding does not need it */
 } tz_step_kind;
 
 typedef struct tz_step {
@@ -257,7 +257,7 @@ typedef struct tz_step {
 } tz_step;
 CKPT_VEC(tz_steps, tz_step);
 
-/* Append the steps of a decoder, whose texts must outlive them.  Errors as zt_tokenizer_open. */
+/* Append the steps of a decoder; they point to its texts.  Errors as zt_tokenizer_open. */
 int tz_decoder_read(tz_steps *out, const ckpt_value *v, unsigned depth, ckpt_err *err);
 void tz_decoder_free(tz_steps *all);
 

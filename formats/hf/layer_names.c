@@ -2,8 +2,8 @@
 /*
  * layer_names.c: lists the weights in the layers of each model type.
  *
- * tests/interop/layer_table.py makes this file of what transformers 5.23 does: changes here are
- * lost.
+ * tests/interop/layer_table.py generates this file from the models of transformers 5.23: edit the
+ * script, not this file.
  */
 #include "formats/hf/layer_names.h"
 

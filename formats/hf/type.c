@@ -178,7 +178,7 @@ static bool hft_another(const hft_layers *layers, const hft_fit *fit)
     size_t amiss = fit->missing + fit->odd;
     if (amiss == 0)
         return false;
-    // a row that needs little fits many, and one name tells little
+    // a row of few needed names fits many models, and a single name is weak evidence
     size_t needed = amiss == 1 ? fit->main : fit->main / 2 + 1;
     for (const ckpt_hf_layer_names *row = ckpt_hf_layers; row->types; row++) {
         const hft_fit other = hft_compare(layers, row);

@@ -49,7 +49,10 @@ int ckpt_train_files_left(ckpt_map *map, const ckpt_listing *list, ckpt_err *err
 
 /* ---- further models ---- */
 
-/* What a file has whose name is a beginning, a number from 1, and an end; NULL: nothing further. */
+/*
+ * The content of a further file of accelerate, such as model_1.safetensors: "model" or "optimizer";
+ * NULL: another file.
+ */
 static const char *dcb_further(const char *name)
 {
     static const char *const form[][3] = {{"model_", ".safetensors", "model"},

@@ -194,9 +194,9 @@ static void verify_close_made(verify_args *a, int rc, const made_from_counts *n)
     char tensors[COUNT_ROOM], different[COUNT_ROOM];
 
     if (rc == CKPT_OK)
-        out_printf("made from %s: %s as ckpt convert writes %s%s\n", a->made_from,
-                   count_text(tensors, n->tensors, "tensor"), n->tensors == 1 ? "it" : "them",
-                   a->tolerance > 0 ? ", within --tol" : "");
+        out_printf("made from %s: %s as ckpt convert writes %s%s; metadata not compared\n",
+                   a->made_from, count_text(tensors, n->tensors, "tensor"),
+                   n->tensors == 1 ? "it" : "them", a->tolerance > 0 ? ", within --tol" : "");
     else if (rc == CKPT_EDIFFERS)
         out_printf("not made from %s in this way: %s, %" PRIu64 " missing, %" PRIu64
                    " additional\n",

@@ -146,7 +146,7 @@ static void no_text(const char *parts, int code, const char *why)
     zt_tokenizer_free(t);
 }
 
-/* A decoder that is not implemented is refused only where tokens become text. */
+/* A decoder of an unknown kind is refused only where tokens become text. */
 static void test_other_decoder(void **state)
 {
     (void)state;
