@@ -3,10 +3,10 @@
  * cache.c: keeps the keys and values of earlier tokens, so that generation computes each token
  * once.
  *
- * The first pass is an ordinary one over all tokens of the prompts, in which each attention also
- * copies its keys and values.  A later pass has one token of each sample.  Its attention is one
- * without `causal`, of one query over all keys of the cache, with a mask for those that exist, so
- * it needs no operation of its own.
+ * The first pass (prefill) runs over all tokens of the prompts; each attention also copies its keys
+ * and values.  Each pass after it (a decode step) has one new token of each sample.  Its attention
+ * is not causal: one query against every slot of the cache, with a mask that hides empty slots.  So
+ * decoding needs no operation of its own.
  *
  * The prompts of a batch end at the same place: shorter ones begin with masked tokens.  Positions
  * count the other tokens alone, as in transformers, so they differ from sample to sample.

@@ -53,8 +53,8 @@ int zt_tokenizer_encode(zt_tokenizer *t, ckpt_text text, bool special, zt_ids *o
  * Append the text of n tokens, without special ones and numbers that have no token, as decode of
  * `tokenizers` does.
  *
- * Errors   CKPT_EUNSUPPORTED: the file's decoder is of an unknown kind; CKPT_ELIMIT: the text, or that
- *          after a step of the decoder, is longer than 64 MiB, out of memory
+ * Errors   CKPT_EUNSUPPORTED: the file's decoder is of an unknown kind; CKPT_ELIMIT: the text, or
+ *          that after a step of the decoder, is longer than 64 MiB, out of memory
  */
 int zt_tokenizer_decode(const zt_tokenizer *t, const int32_t *ids, size_t n, ckpt_bytes *out,
                         ckpt_err *err);

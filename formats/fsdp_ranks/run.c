@@ -642,8 +642,8 @@ static int rru_state(ckpt_ranks_run *r)
         return rc == CKPT_OK && !r->by_name && r->numbers.assumed
                    ? ckpt_map_note(r->map, CKPT_INFO, r->err,
                                    "%s: the optimizer names its parameters by number and keeps no "
-                                   "state that shows which is which: the model's order is taken "
-                                   "(ckpt reshard --order FILE gives another one)",
+                                   "state whose shapes tell them apart: assuming the model's order "
+                                   "(ckpt reshard --order FILE sets another one)",
                                    r->path)
                    : rc;
     }

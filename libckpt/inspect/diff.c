@@ -198,8 +198,9 @@ static int diff_read(diff_state *s, const ckpt_tensor *a, ckpt_dtype as, uint64_
             ckpt_count_lost(&lost, as, a->dtype, s->a, s->wide_a, n);
         if (rc == CKPT_OK && lost.n_over > 0)
             rc = ckpt_fail(err, CKPT_EDOUBT,
-                           "tensor %s: %" PRIu64 " values of %s are beyond the range of %s, so a "
-                           "conversion refuses them",
+                           "tensor %s: %" PRIu64
+                           " values of %s are too large for %s, so ckpt convert "
+                           "would refuse to write them",
                            a->name, lost.n_over, ckpt_dtype_name(a->dtype), ckpt_dtype_name(as));
     }
     return rc;

@@ -277,7 +277,7 @@ static int diff_layout(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
     if (rc != CKPT_OK || quiet)
         return rc;
     if (why.text[0])
-        say_note("%s; its names are compared as they are", why.text);
+        say_note("%s; comparing this side under its own names instead", why.text);
     if (a->layout.a[0])
         say_note("%s: was mapped by %s for this comparison", ckpt_map_path(ma), a->layout.a);
     if (a->layout.b[0])
@@ -344,9 +344,10 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
         json_bool(&out.j, "equal", rc == CKPT_OK);
         json_end(&out.j);
     } else if (!a->cli.quiet && rc == CKPT_OK) {
-        out_printf("equal: %s", count_text(n, ckpt_map_tensor_count(ma), "tensor"));
+        out_printf("%s: %s", dtypes > 0 ? "values equal" : "equal",
+                   count_text(n, ckpt_map_tensor_count(ma), "tensor"));
         if (dtypes > 0)
-            out_printf(", of which %zu differ in dtype", dtypes);
+            out_printf(", %zu of them in another dtype", dtypes);
         out_printf("\n");
     } else if (!a->cli.quiet && rc == CKPT_EDIFFERS) {
         out_printf("different: %s, A has %zu, B has %zu\n", count_text(n, out.n_names, "tensor"),

@@ -37,8 +37,8 @@ static int sly_apply(ckpt_map *map, const ckpt_map *other, const same_layout_fro
     if (rc == CKPT_OK)
         rc = maps_apply(map, from->maps, name, &opts, err);
     if (rc == CKPT_OK)
-        say_note("%s: does not have all sizes for the map %s: took those of %s", ckpt_map_path(map),
-                 name, ckpt_map_path(other));
+        say_note("%s: lacks sizes that the map %s needs: using those of %s instead",
+                 ckpt_map_path(map), name, ckpt_map_path(other));
     return rc;
 }
 

@@ -198,7 +198,7 @@ static void verify_close_made(verify_args *a, int rc, const made_from_counts *n)
                    a->made_from, count_text(tensors, n->tensors, "tensor"),
                    n->tensors == 1 ? "it" : "them", a->tolerance > 0 ? ", within --tol" : "");
     else if (rc == CKPT_EDIFFERS)
-        out_printf("not made from %s in this way: %s, %" PRIu64 " missing, %" PRIu64
+        out_printf("not as ckpt convert makes it from %s: %s, %" PRIu64 " missing, %" PRIu64
                    " additional\n",
                    a->made_from, count_text(different, n->different, "different tensor"),
                    n->missing, n->additional);

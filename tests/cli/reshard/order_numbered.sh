@@ -59,8 +59,8 @@ for name in reversed swapped part groups straddle; do
     done
 done
 echo "-- no state"
-ckpt reshard stateless.pt taken --stage 1 --world 2 2>&1 | grep -c "model's order is taken"
-ckpt reshard stateless.pt given --stage 1 --world 2 --order reversed.txt 2>&1 | grep -c "model's order is taken"
+ckpt reshard stateless.pt taken --stage 1 --world 2 2>&1 | grep -c "assuming the model's order"
+ckpt reshard stateless.pt given --stage 1 --world 2 --order reversed.txt 2>&1 | grep -c "assuming the model's order"
 echo "-- a list that does not fit"
 ckpt reshard -q reversed.pt x --stage 1 --world 2 --order swapped.txt
 echo other >other.txt
