@@ -98,3 +98,26 @@ void ckpt_sha256_hex(const uint8_t digest[32], char out[65])
     }
     out[64] = '\0';
 }
+
+/* The value of a hexadecimal digit, or 16. */
+static unsigned sha_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return (unsigned)(c - '0');
+    if (c >= 'a' && c <= 'f')
+        return (unsigned)(c - 'a') + 10;
+    return c >= 'A' && c <= 'F' ? (unsigned)(c - 'A') + 10 : 16;
+}
+
+bool ckpt_sha256_parse(uint8_t digest[32], const char *hex)
+{
+    for (unsigned i = 0; i < 32; i++) {
+        unsigned high = sha_digit(hex[2 * i]);
+        unsigned low = high < 16 ? sha_digit(hex[2 * i + 1]) : 16;
+
+        if (low == 16)
+            return false;
+        digest[i] = (uint8_t)(high << 4 | low);
+    }
+    return hex[64] == '\0';
+}

@@ -29,4 +29,7 @@ void ckpt_sha256_free(ckpt_sha256 *s); /* NULL is fine */
 /* Write a digest as 64 hexadecimal digits and a terminator. */
 void ckpt_sha256_hex(const uint8_t digest[32], char out[65]);
 
+/* Read 64 hexadecimal digits, of either case; false: the text is not that. */
+bool ckpt_sha256_parse(uint8_t digest[32], const char *hex);
+
 #endif

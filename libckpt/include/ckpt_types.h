@@ -42,10 +42,11 @@ extern "C" {
     X(ELIMIT, -8, 6, "out of memory, or over a limit")                                             \
     X(EIO, -9, 7, "input/output error")                                                            \
     X(ECANCELED, -10, 130, "interrupted")                                                          \
-    X(EDOUBT, -11, 9, "refused: values would be lost, or something is doubtful")
+    X(EDOUBT, -11, 9, "refused: values would be lost, or something is doubtful")                   \
+    X(EDIGEST, -12, 8, "a hash or signature does not match")
 
 #define CKPT_ERROR_ENUM(name, value, status, text) CKPT_##name = (value),
-enum { CKPT_ERRORS(CKPT_ERROR_ENUM) CKPT_ERROR_END_ = -12 };
+enum { CKPT_ERRORS(CKPT_ERROR_ENUM) CKPT_ERROR_END_ = -13 };
 #undef CKPT_ERROR_ENUM
 
 /*

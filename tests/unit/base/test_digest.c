@@ -99,6 +99,30 @@ static void sha_known_values(void **state)
     ckpt_sha256_free(NULL);
 }
 
+/* A digest is read back from its text; a text that is shorter, longer or not hexadecimal is not. */
+static void sha_reads_text(void **state)
+{
+    char text[66] = "00ff10Ab5555555555555555555555555555555555555555555555555555fE9a";
+    uint8_t digest[32];
+    char again[65];
+
+    (void)state;
+    assert_true(ckpt_sha256_parse(digest, text));
+    assert_int_equal(digest[1], 0xff);
+    assert_int_equal(digest[31], 0x9a);
+    ckpt_sha256_hex(digest, again);
+    assert_string_equal(again, "00ff10ab5555555555555555555555555555555555555555555555555555fe9a");
+    for (size_t i = 0; i < 64; i++) {
+        char was = text[i];
+
+        text[i] = i % 2 ? 'g' : '\0';
+        assert_false(ckpt_sha256_parse(digest, text));
+        text[i] = was;
+    }
+    text[64] = '0';
+    assert_false(ckpt_sha256_parse(digest, text));
+}
+
 static void sha_without_memory(void **state)
 {
     ckpt_sha256 *s = (ckpt_sha256 *)bytes;
@@ -117,7 +141,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(crc_known_values),       cmocka_unit_test(crc_in_parts),
         cmocka_unit_test(crc_join_beyond_a_step), cmocka_unit_test(sha_known_values),
-        cmocka_unit_test(sha_without_memory),
+        cmocka_unit_test(sha_reads_text),         cmocka_unit_test(sha_without_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

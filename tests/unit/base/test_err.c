@@ -117,6 +117,7 @@ static void codes_have_texts_and_statuses(void **state)
         {CKPT_OK, 0},           {CKPT_EDIFFERS, 1}, {CKPT_EUSAGE, 2},      {CKPT_EFORMAT, 3},
         {CKPT_EUNSUPPORTED, 3}, {CKPT_EUNSAFE, 4},  {CKPT_EMISSING, 5},    {CKPT_EMISMATCH, 5},
         {CKPT_ELIMIT, 6},       {CKPT_EIO, 7},      {CKPT_ECANCELED, 130}, {CKPT_EDOUBT, 9},
+        {CKPT_EDIGEST, 8},
     };
 
     (void)state;

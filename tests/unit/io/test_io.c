@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <utime.h>
 
+#include "libckpt/base/digest.h"
+#include "libckpt/io/io_digest.h"
 #include "tests/unit/copy/help.h"
 #include "tests/unit/unit.h"
 
@@ -77,6 +79,33 @@ static void test_read_ranges(void **state)
     ckpt_io_close(io[0]);
     ckpt_io_close(io[1]);
     ckpt_io_close(NULL);
+}
+
+/* More than one block, and no byte: against sha256sum's results. */
+static void test_sha256(void **state)
+{
+    static uint8_t zeros[300000];
+    static const struct {
+        uint64_t n;
+        const char *hex;
+    } cases[] = {
+        {0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+        {sizeof zeros, "886715e4051e827f4fe215df3053af3f85ad0d352db2c829c7487af6d78efe30"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        ckpt_err err = {0};
+        ckpt_io *io = NULL;
+        uint8_t digest[32];
+        char hex[65];
+
+        assert_int_equal(ckpt_io_memory(&io, "mem", zeros, cases[i].n, &err), CKPT_OK);
+        assert_int_equal(ckpt_io_sha256(digest, io, NULL, &err), CKPT_OK);
+        ckpt_sha256_hex(digest, hex);
+        assert_string_equal(hex, cases[i].hex);
+        ckpt_io_close(io);
+    }
 }
 
 static void test_slurp(void **state)
@@ -203,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_open_refuses, setup, teardown),
         cmocka_unit_test_setup_teardown(test_read_ranges, setup, teardown),
+        cmocka_unit_test(test_sha256),
         cmocka_unit_test_setup_teardown(test_slurp, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pool_shares_few_descriptors, setup, teardown),
         cmocka_unit_test_setup_teardown(test_pool_notices_changes, setup, teardown),

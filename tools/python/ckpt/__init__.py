@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, List, Sequence
 
 from ._checkpoint import Checkpoint, TrainingInfo, open
 from ._tensor import Extent, Tensor
-from .errors import (CanceledError, CkptError, ClosedError, DiffersError, DoubtError, DtypeError, FormatError, InputOutputError,
-                     LimitError, MismatchError, MissingError, MissingTensorError, UnsafeError, UnsupportedError, UsageError)
+from .errors import (CanceledError, CkptError, ClosedError, DiffersError, DigestError, DoubtError, DtypeError, FormatError,
+                     InputOutputError, LimitError, MismatchError, MissingError, MissingTensorError, UnsafeError, UnsupportedError, UsageError)
 
 if TYPE_CHECKING:
     from ._dcp import CkptReader
@@ -30,8 +30,8 @@ __version__ = '0.1.0'
 __all__ = ['Checkpoint', 'Counts', 'Difference', 'Differences', 'Extent', 'Finding', 'Health', 'TrainingInfo', 'Report', 'Run', 'TagHealth',
            'Tensor', 'View', 'ViewFile',
            'convert', 'dcp_reader', 'diff', 'doctor', 'merge', 'open', 'reshard', 'safe_open', 'verify', 'view',
-           'CanceledError', 'CkptError', 'ClosedError', 'DiffersError', 'DoubtError', 'DtypeError', 'FormatError', 'InputOutputError',
-           'LimitError', 'MismatchError', 'MissingError', 'MissingTensorError', 'UnsafeError', 'UnsupportedError', 'UsageError']
+           'CanceledError', 'CkptError', 'ClosedError', 'DiffersError', 'DigestError', 'DoubtError', 'DtypeError', 'FormatError',
+           'InputOutputError', 'LimitError', 'MismatchError', 'MissingError', 'MissingTensorError', 'UnsafeError', 'UnsupportedError', 'UsageError']
 
 # modules that are loaded at the first use, so that importing this package takes no time
 _LATER = {**dict.fromkeys(('Difference', 'Differences', 'Finding', 'Health', 'Run', 'TagHealth', 'convert', 'diff', 'doctor', 'merge',

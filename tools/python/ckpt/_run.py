@@ -245,12 +245,13 @@ def _document(verb: str, status: int, out: bytes, said: List[str], paths: List[s
 def _code(name: str) -> int:
     """The number of an error name such as "EFORMAT"."""
     names: Dict[str, int] = {n: -1 - i for i, n in enumerate((
-        'EDIFFERS', 'EUSAGE', 'EFORMAT', 'EUNSUPPORTED', 'EUNSAFE', 'EMISSING', 'EMISMATCH', 'ELIMIT', 'EIO', 'ECANCELED', 'EDOUBT'))}
+        'EDIFFERS', 'EUSAGE', 'EFORMAT', 'EUNSUPPORTED', 'EUNSAFE', 'EMISSING', 'EMISMATCH', 'ELIMIT', 'EIO', 'ECANCELED', 'EDOUBT',
+        'EDIGEST'))}
     return names.get(name, 0)
 
 
 def _code_of_status(status: int) -> int:
-    for code in range(-2, -12, -1):
+    for code in range(-2, -13, -1):
         if int(lib().ckpt_err_status(code)) == status:
             return code
     return 0

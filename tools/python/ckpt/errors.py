@@ -96,6 +96,11 @@ class DoubtError(CkptError):
     code, status = -11, 9
 
 
+class DigestError(CkptError):
+    """A hash or a signature does not match."""
+    code, status = -12, 8
+
+
 class MissingTensorError(MissingError, KeyError):
     """The checkpoint has no tensor of this name; also a KeyError, as mappings raise."""
 
@@ -112,7 +117,7 @@ class DtypeError(CkptError, TypeError):
 
 CLASSES: Dict[int, Type[CkptError]] = {
     c.code: c for c in (DiffersError, UsageError, FormatError, UnsupportedError, UnsafeError, MissingError, MismatchError,
-                        LimitError, InputOutputError, CanceledError, DoubtError)}
+                        LimitError, InputOutputError, CanceledError, DoubtError, DigestError)}
 
 
 def error_of(code: int, text: str, *, path: Optional[str] = None, tensor: Optional[str] = None, errno: int = 0) -> CkptError:
