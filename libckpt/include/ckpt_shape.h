@@ -116,6 +116,11 @@ typedef struct ckpt_remap_opts {
      * expressions, which override all other sources; or NULL
      */
     const char *const *sizes;
+    /*
+     * a map of the same model, whose configuration gives the values that all other sources lack;
+     * it must live as long as the changed map; or NULL
+     */
+    ckpt_map *like;
 } ckpt_remap_opts;
 
 /*

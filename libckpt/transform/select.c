@@ -201,7 +201,8 @@ static int sel_how(ckpt_remap_how *how, ckpt_map *map, const ckpt_remap_opts *op
     *how = (ckpt_remap_how){.backwards = own.backwards,
                             .model = model,
                             .text = model ? own.config_text : NULL,
-                            .sizes = own.sizes};
+                            .sizes = own.sizes,
+                            .like = own.like};
     return rc;
 }
 

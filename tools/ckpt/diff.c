@@ -466,7 +466,7 @@ static const cli_option diff_options[] = {
     {"ignore-dtype", 0, CLI_FLAG, offsetof(diff_args, ignore_dtype), NULL,
      "ignore differences between floating dtypes"},
     {"map", 0, CLI_TEXT, offsetof(diff_args, map), "NAME|FILE",
-     "apply this layout map to A (none: compare as is)"},
+     "map A by FILE, or from layout A:B (none: as is)"},
     {"config", 0, CLI_FILE, offsetof(diff_args, config), "FILE",
      "read the model's config.json for layout maps here"},
     {"size", 0, CLI_LIST, offsetof(diff_args, sizes), "NAME=VALUE",

@@ -19,48 +19,52 @@ static void sly_needed(char name[MAPS_NAME], ckpt_map *map, const same_layout_fr
         name[0] = 0;
 }
 
-/*
- * Apply maps to a side.  A side that lacks sizes of its own gets those of the other side's
- * config.json.
- */
-static int sly_apply(ckpt_map *map, const ckpt_map *other, const same_layout_from *from,
-                     const char *name, ckpt_err *err)
+/* Apply maps to a side.  A side that lacks sizes of its own gets those of the other side. */
+static int sly_apply(ckpt_map *map, ckpt_map *other, const same_layout_from *from, const char *name,
+                     ckpt_err *err)
 {
     ckpt_remap_opts opts = *from->opts;
-    ckpt_err first = {0};
-    int rc = maps_apply(map, from->maps, name, &opts, &first);
+    int rc;
 
-    if (rc == CKPT_OK || strcmp(ckpt_map_format(other), "hf") != 0)
-        return rc == CKPT_OK ? CKPT_OK : fail(err, rc, "%s", first.text);
-    rc = ckpt_map_set_model_folder(map, ckpt_map_path(other), err);
-    opts = *from->opts;
-    if (rc == CKPT_OK)
-        rc = maps_apply(map, from->maps, name, &opts, err);
-    if (rc == CKPT_OK)
+    opts.like = other;
+    rc = maps_apply(map, from->maps, name, &opts, err);
+    if (rc == CKPT_OK && opts.like)
         say_note("%s: lacks sizes that the map %s needs: using those of %s instead",
                  ckpt_map_path(map), name, ckpt_map_path(other));
     return rc;
 }
 
-/* Apply what a side needs; if that is not possible, it keeps its names. */
-static int sly_side(ckpt_map *map, const ckpt_map *other, const same_layout_from *from, char *name,
-                    ckpt_err *why)
-{
-    ckpt_err own = {0};
-    int rc = name[0] ? sly_apply(map, other, from, name, &own) : CKPT_OK;
+/* The results of mapping both sides. */
+typedef struct sly_results {
+    int rc[2];
+    ckpt_err why[2];
+} sly_results;
 
-    if (rc == CKPT_OK)
-        return CKPT_OK;
-    name[0] = 0;
-    (void)fail(why, rc, "%s: cannot be mapped to Hugging Face's layout: %s", ckpt_map_path(map),
-               own.text);
-    return rc == CKPT_ELIMIT ? rc : CKPT_OK;
+/* Apply the maps of each side. */
+static sly_results sly_both(ckpt_map *a, ckpt_map *b, const same_layout_from *from,
+                            const same_layout *names)
+{
+    sly_results r = {0};
+
+    if (names->a[0])
+        r.rc[0] = sly_apply(a, b, from, names->a, &r.why[0]);
+    if (names->b[0])
+        r.rc[1] = sly_apply(b, a, from, names->b, &r.why[1]);
+    // a map of B, such as a GGUF file's, may have made the configuration that A lacks
+    if (r.rc[0] != CKPT_OK && r.rc[1] == CKPT_OK && names->b[0]) {
+        ckpt_err again = {0};
+
+        if (sly_apply(a, b, from, names->a, &again) == CKPT_OK)
+            r.rc[0] = CKPT_OK;
+    }
+    return r;
 }
 
 int same_layout_meet(ckpt_map *a, ckpt_map *b, const same_layout_from *from, same_layout *out,
                      ckpt_err *why, ckpt_err *err)
 {
-    int rc;
+    ckpt_map *const side[2] = {a, b};
+    char *const name[2] = {out->a, out->b};
 
     sly_needed(out->a, a, from);
     sly_needed(out->b, b, from);
@@ -68,17 +72,59 @@ int same_layout_meet(ckpt_map *a, ckpt_map *b, const same_layout_from *from, sam
         out->a[0] = out->b[0] = 0;
         return CKPT_OK;
     }
-    rc = sly_side(a, b, from, out->a, why);
-    if (rc == CKPT_OK)
-        rc = sly_side(b, a, from, out->b, why);
-    return rc == CKPT_OK ? CKPT_OK : fail(err, rc, "%s", why->text);
+    const sly_results r = sly_both(a, b, from, out);
+    for (unsigned i = 0; i < 2; i++) {
+        if (r.rc[i] == CKPT_OK)
+            continue;
+        // this side keeps its names
+        name[i][0] = 0;
+        (void)fail(why, r.rc[i], "%s: cannot be mapped to Hugging Face's layout: %s",
+                   ckpt_map_path(side[i]), r.why[i].text);
+        if (r.rc[i] == CKPT_ELIMIT)
+            return fail(err, r.rc[i], "%s", why->text);
+    }
+    return CKPT_OK;
 }
 
-int same_layout_apply(ckpt_map *a, const ckpt_map *b, const same_layout_from *from,
-                      const char *name, same_layout *out, ckpt_err *err)
+/*
+ * For LAYOUT_A:LAYOUT_B without a map between both, the maps of each side to Hugging Face's layout.
+ * False: another name.
+ */
+static bool sly_sides(const char *name, const same_layout_from *from, same_layout *out)
 {
-    (void)snprintf(out->a, sizeof out->a, "%s", maps_base(name));
-    return sly_apply(a, b, from, name, err);
+    const char *colon = strchr(name, ':');
+    char side[MAPS_NAME], direct[MAPS_NAME] = "";
+
+    if (!colon || strchr(colon + 1, ':') || maps_is_path(name) || strlen(name) >= sizeof side)
+        return false;
+    (void)snprintf(side, sizeof side, "%.*s", (int)(colon - name), name);
+    if (!maps_route(direct, from->maps, side, colon + 1))
+        return false;
+    // a direct map of A alone, or none because both have one layout
+    if (strcmp(direct, name) == 0)
+        return false;
+    if (!maps_route(out->a, from->maps, side, "hf") ||
+        !maps_route(out->b, from->maps, colon + 1, "hf"))
+        return false;
+    // Hugging Face's own layout needs no map
+    out->a[0] = strchr(out->a, ':') ? out->a[0] : 0;
+    out->b[0] = strchr(out->b, ':') ? out->b[0] : 0;
+    return true;
+}
+
+int same_layout_apply(ckpt_map *a, ckpt_map *b, const same_layout_from *from, const char *name,
+                      same_layout *out, ckpt_err *err)
+{
+    *out = (same_layout){0};
+    if (!sly_sides(name, from, out)) {
+        *out = (same_layout){0};
+        (void)snprintf(out->a, sizeof out->a, "%s", maps_base(name));
+        return sly_apply(a, b, from, name, err);
+    }
+    const sly_results r = sly_both(a, b, from, out);
+    return r.rc[0] != CKPT_OK   ? fail(err, r.rc[0], "%s", r.why[0].text)
+           : r.rc[1] != CKPT_OK ? fail(err, r.rc[1], "%s", r.why[1].text)
+                                : CKPT_OK;
 }
 
 size_t same_layout_dtypes(const ckpt_map *a, const ckpt_map *b)

@@ -28,12 +28,13 @@ int same_layout_meet(ckpt_map *a, ckpt_map *b, const same_layout_from *from, sam
                      ckpt_err *why, ckpt_err *err);
 
 /*
- * Apply the map that the user names to the first side.
+ * Apply the map that the user names to the first side.  For LAYOUT_A:LAYOUT_B between which no map
+ * leads directly, turn each side from its layout into Hugging Face's.
  *
  * Errors   those of maps_apply
  */
-int same_layout_apply(ckpt_map *a, const ckpt_map *b, const same_layout_from *from,
-                      const char *name, same_layout *out, ckpt_err *err);
+int same_layout_apply(ckpt_map *a, ckpt_map *b, const same_layout_from *from, const char *name,
+                      same_layout *out, ckpt_err *err);
 
 /*
  * Count the tensors of both sides whose dtypes are different floating dtypes, because each format

@@ -288,17 +288,88 @@ const char *maps_needed(char name[MAPS_NAME], ckpt_map *map, const cli_maps *map
     return strchr(name, ':') ? name : NULL;
 }
 
+/* True if a list of layouts, separated by ':', has this one. */
+static bool maps_lists(const char *list, const char *layout)
+{
+    const size_t n = strlen(layout);
+
+    for (const char *at = list; at; at = strchr(at, ':') ? strchr(at, ':') + 1 : NULL) {
+        if (strncmp(at, layout, n) == 0 && (at[n] == ':' || !at[n]))
+            return true;
+    }
+    return false;
+}
+
+bool maps_route(char name[MAPS_NAME], const cli_maps *maps, const char *from, const char *to)
+{
+    const size_t n = strlen(name);
+    bool backwards;
+
+    if (n + strlen(from) + 2 > MAPS_NAME || maps_lists(name, from))
+        return false;
+    (void)snprintf(name + n, MAPS_NAME - n, "%s%s", n ? ":" : "", from);
+    if (strcmp(from, to) == 0)
+        return true;
+    // a direct map first
+    for (unsigned far = 0; far < 2; far++) {
+        for (size_t i = 0; i < 2 * maps->n; i++) {
+            const char *next = ckpt_remap_side(maps->at[i / 2].map, i % 2);
+
+            if ((far || strcmp(next, to) == 0) &&
+                maps_leads(maps->at[i / 2].map, from, next, &backwards) &&
+                maps_route(name, maps, next, to))
+                return true;
+        }
+    }
+    name[n] = 0;
+    return false;
+}
+
+/* A map to apply: this one, or the first that fits between two layouts. */
+typedef struct maps_one {
+    ckpt_remap *only;
+    const char *from, *to;
+} maps_one;
+
+/* Apply a map.  If it lacks a value, opts->like may give it; *liked: it did. */
+static int maps_like(ckpt_map *map, const cli_maps *maps, const maps_one *one,
+                     const ckpt_remap_opts *opts, bool *liked, ckpt_err *err)
+{
+    ckpt_remap_opts own = *opts;
+    ckpt_err why[2] = {{0}, {0}};
+    int rc[2];
+
+    for (unsigned i = 0; i < 2; i++) {
+        own.like = i ? opts->like : NULL;
+        rc[i] = one->only ? ckpt_map_remap(map, one->only, &own, &why[i])
+                          : maps_step(map, maps, one->from, one->to, &own, &why[i]);
+        *liked = *liked || (i && rc[i] == CKPT_OK);
+        if (rc[i] == CKPT_OK)
+            return CKPT_OK;
+        if (!opts->like)
+            break;
+    }
+    return fail(err, rc[0], "%s", why[0].text);
+}
+
 int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap_opts *opts,
                ckpt_err *err)
 {
+    bool liked = false;
     char *copy = NULL, *from, *to;
     int rc = CKPT_OK;
+    size_t i;
 
-    for (size_t i = 0; i < maps->n; i++) {
+    for (i = 0; i < maps->n; i++) {
         // the path of a user's file, which is then the only map read, or the name of an installed
         // map
         if (strcmp(maps->at[i].path, name) == 0 || strcmp(maps_base(maps->at[i].path), name) == 0)
-            return ckpt_map_remap(map, maps->at[i].map, opts, err);
+            break;
+    }
+    if (i < maps->n) {
+        rc = maps_like(map, maps, &(maps_one){.only = maps->at[i].map}, opts, &liked, err);
+        opts->like = liked ? opts->like : NULL;
+        return rc;
     }
     copy = strdup(name);
     if (!copy)
@@ -315,12 +386,13 @@ int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap
         char *next = strchr(to, ':');
         if (next)
             *next = 0;
-        rc = maps_step(map, maps, from, to, opts, err);
+        rc = maps_like(map, maps, &(maps_one){NULL, from, to}, opts, &liked, err);
         if (next)
             *next = ':';
         from = to;
         to = next;
     }
     free(copy);
+    opts->like = liked ? opts->like : NULL;
     return rc;
 }

@@ -63,9 +63,17 @@ const char *maps_needed(char name[MAPS_NAME], ckpt_map *map, const cli_maps *map
                         ckpt_remap_opts *opts);
 
 /*
+ * Find the maps that lead from one layout to another, over any others: "torch_dist:megatron:hf".
+ *
+ * name     empty
+ */
+bool maps_route(char name[MAPS_NAME], const cli_maps *maps, const char *from, const char *to);
+
+/*
  * Apply the maps of a name, one after the other.
  *
- * opts     config and sizes; backwards: apply a path's map from right to left
+ * opts     config and sizes; like: becomes NULL if no map needed it; backwards: apply a path's map
+ *          from right to left
  * Errors   CKPT_EUSAGE: no such map, or none for this architecture, with a list of the existing
  *          ones; those of ckpt_map_remap
  */

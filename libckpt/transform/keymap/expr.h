@@ -22,8 +22,9 @@ typedef struct ckpt_rm_facts {
     ckpt_remap *r;
     const ckpt_map *map;
     const ckpt_remap_how *how;
-    ckpt_arena *arena;           /* arena of new values */
-    const ckpt_value *beside[2]; /* config.json and params.json in the source's folder, or NULL */
+    ckpt_arena *arena; /* arena of new values */
+    /* config.json and params.json in the source's folder, and in that of how->like; or NULL */
+    const ckpt_value *beside[4];
     /* entries of how->sizes that are not sizes of the layout map; NULL: none */
     ckpt_value *given;
 } ckpt_rm_facts;
@@ -41,7 +42,8 @@ int ckpt_rm_facts_open(ckpt_rm_facts *out, ckpt_remap *r, ckpt_map *map, const c
 /*
  * The value under a path of keys ("rope_scaling.factor") in: how->sizes, the caller's
  * configuration, the result of an earlier layout map, the configurations in the source's folder,
- * the checkpoint's keys, its values and its metadata, in this order; NULL: in none of them.
+ * the checkpoint's keys, its values and its metadata, and the configuration of how->like, in this
+ * order; NULL: in none of them.
  */
 const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path);
 

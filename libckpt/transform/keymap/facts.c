@@ -125,7 +125,12 @@ int ckpt_rm_facts_open(ckpt_rm_facts *out, ckpt_remap *r, ckpt_map *map, const c
         rc = fa_above(&out->beside[0], map, folder, "config.json", err);
     if (rc == CKPT_OK)
         rc = fa_beside(&out->beside[1], map, folder, "params.json", err);
-    return rc;
+    if (rc != CKPT_OK || !how->like)
+        return rc;
+    folder = fa_folder(how->like);
+    rc = folder ? fa_above(&out->beside[2], how->like, folder, "config.json", err)
+                : ckpt_fail_memory(err);
+    return rc == CKPT_OK ? fa_beside(&out->beside[3], how->like, folder, "params.json", err) : rc;
 }
 
 /* Return a dict with the members of v: v itself, or the attributes of an object (a Namespace). */
@@ -263,5 +268,8 @@ const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path)
         if (k->as.text.n == n && memcmp(k->as.text.at, path, n) == 0)
             v = f->map->metadata.at[i].value;
     }
+    v = v || !f->how->like ? v : fa_config(f->how->like->config.value, path);
+    for (unsigned i = 2; !v && i < 4; i++)
+        v = fa_config(f->beside[i], path);
     return v;
 }

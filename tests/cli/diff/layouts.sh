@@ -41,7 +41,18 @@ echo "-- what the user chooses"
 ckpt diff --map none "$F"/map_meta_s1/meta "$F"/map_meta_s1/hf 2>&1 | tail -1
 ckpt diff --map meta-llama:hf "$F"/map_meta_s1/meta "$F"/map_meta_s1/hf 2>&1 | tail -1
 ckpt diff --map hf:meta-llama "$F"/map_meta_s1/hf "$F"/map_meta_s1/meta 2>&1 | tail -1
+ckpt convert -qf "$F"/map_meta_s1/hf m.gguf 2>/dev/null
+echo "-- a layout for each side, without a map between both"
+sides() { ckpt diff --json --map "$@" 2>/dev/null | grep -e '"map_' -e '"equal"'; }
+sides torchtitan:gguf titan.safetensors m.gguf
+sides meta-llama:torchtitan "$F"/map_meta_s1/meta titan.safetensors
+sides gguf:gguf m.gguf m.gguf
+sides hf:hf "$F"/map_meta_s1/hf "$F"/map_meta_s1/hf
+ckpt diff -q --map torchtitan:gguf titan.safetensors "$F"/map_meta_s1/hf; echo "exit status $?"
+echo "-- no such layout; sizes"
 ckpt diff --map hf:martian "$F"/map_meta_s1/hf "$F"/map_meta_s1/meta; echo "exit status $?"
+# Meta's names in a file alone, whose sizes the other side has
+ckpt convert -q "$F"/map_meta_s1/meta meta.safetensors && pair meta.safetensors m.gguf
 # a file of names and values says nothing of heads
 ckpt convert -q "$F"/map_meta_s1/hf bare.safetensors
 ckpt diff titan.safetensors bare.safetensors 2>&1 | sed -n '1p;$p'
