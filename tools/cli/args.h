@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * args.h: declares the fields that the option tables of all kinds of commands fill.
- *
- * Most fields are the library's own option structs, so a verb can pass them on unchanged.  A
- * command with further options has a struct that begins with these fields (cli_verb.room); for
- * commands that write checkpoints, it begins with write_args.
+ * args.h: declares the options that several of ckpt's commands have, and fills what their fields
+ * (cli_args, verb.h) leave open.
  */
 #ifndef TOOLS_ARGS_H
 #define TOOLS_ARGS_H
@@ -12,27 +9,6 @@
 #include "ckpt_extra.h"
 #include "tools/cli/out.h"
 #include "tools/cli/table.h"
-
-typedef struct cli_args {
-    const cli_verb *const *commands; /* all commands: verbs, then drop-ins, then NULL */
-    cli_line line;
-    char *const *operand; /* operands of the command line, or those that ds_to_universal sets */
-    int n_operands;
-
-    bool json, quiet, no_sandbox, local, local_target;
-    const char *hostfile; /* file with the hosts of the ranks of the output */
-    bool dry_run;
-    bool strict;     /* warnings are errors */
-    bool keep_names; /* keep the source's names and wrappers' prefixes */
-    const char *slice_rules;
-    cli_list include, exclude;
-
-    ckpt_open_opts open;
-    ckpt_run_opts run;
-
-    char *rules_text;         /* contents of --slice-rules; freed by args_free */
-    const char *model_folder; /* the folder of --config, or NULL */
-} cli_args;
 
 /* The option of commands that several processes run together (ckpt-mpi(7)). */
 #define CLI_LOCAL                                                                                  \
