@@ -12,6 +12,7 @@
 #include "libckpt/base/number.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/io/io.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
 #define ARO_JSON_MAX (UINT64_C(64) << 20) /* bytes; larger files are not checked */

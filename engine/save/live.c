@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/zero_param.h"
 
 /* ---- an image ---- */

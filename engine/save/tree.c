@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "engine/save/live.h"
+#include "libckpt/map/map.h"
 
 #define TR_VERSION "0.19.8"
 

@@ -18,6 +18,7 @@
 #include "formats/training/run_files.h"
 #include "formats/training/torch_settings.h"
 #include "formats/training/write_job.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
 static const ckpt_dcp_layout dpg_layouts[] = {

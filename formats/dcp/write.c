@@ -25,6 +25,7 @@
 #include "formats/training/torch_settings.h"
 #include "formats/training/write_job.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
 typedef struct dpw_writer {

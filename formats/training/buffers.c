@@ -14,6 +14,7 @@
 
 #include "formats/training/buffers.h"
 #include "libckpt/base/index.h"
+#include "libckpt/map/map.h"
 
 typedef struct bfr_names {
     const ckpt_state *state;

@@ -8,6 +8,7 @@
 
 #include "formats/training/default_settings.h"
 #include "formats/training/ds_config.h"
+#include "libckpt/map/map.h"
 
 /* Add a member unless the dict has it; false: no memory. */
 static bool dwg_put(ckpt_arena *arena, ckpt_value *dict, const char *key, ckpt_value *value)

@@ -28,6 +28,7 @@
 #include "formats/training/deepspeed_keys.h"
 #include "formats/training/kept_values.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/map/map.h"
 
 enum { DKP_DEPTH = 16 }; /* limit of nesting in a kept value */
 

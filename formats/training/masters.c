@@ -13,6 +13,7 @@
 #include "formats/training/masters.h"
 #include "libckpt/map/copies.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/map/map.h"
 
 enum {
     DMA_KEY = 128, /* bytes of a key of masters, with its terminator */

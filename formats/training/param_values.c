@@ -13,6 +13,7 @@
 #include "formats/training/param_values.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/map/map.h"
 
 enum { DMB_NODES = 1000 }; /* limit of nodes for the comparison of two values */
 

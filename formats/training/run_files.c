@@ -12,6 +12,7 @@
 #include "formats/torch/torch.h"
 #include "formats/training/run_files.h"
 #include "libckpt/codec/json/json.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
 #define DCB_STATE     "trainer_state.json"

@@ -11,6 +11,7 @@
 #include "formats/training/default_settings.h"
 #include "formats/training/ds_config.h"
 #include "formats/training/torch_settings.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
 /*

@@ -20,6 +20,7 @@
 #include "formats/training/torch_state.h"
 #include "formats/training/wrapped_names.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/order.h"
 
 enum {

@@ -12,6 +12,7 @@
 
 #include "formats/training/wrapped_names.h"
 #include "libckpt/base/index.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/whole.h"
 
 typedef struct dnm_work {

@@ -14,18 +14,8 @@
 #include "libckpt/io/io.h"
 #include "libckpt/io/thread_pool.h"
 
-/* Both forms of a file, for the packing function. */
-typedef struct ckpt_packing {
-    ckpt_io *stored; /* the finished file; reads of it count as progress */
-    ckpt_io *packed; /* the packed output so far, for reading back */
-    int fd;          /* descriptor of the packed file */
-} ckpt_packing;
-
 /* Write n bytes of the packed form, anywhere. */
 int ckpt_packing_write(ckpt_packing *p, const void *bytes, uint64_t n, uint64_t at, ckpt_err *err);
-
-/* Writes the packed form of target file `file` from p->stored. */
-typedef int (*ckpt_pack_fn)(ckpt_map *to, uint32_t file, ckpt_packing *p, ckpt_err *err);
 
 typedef struct ckpt_pack_job {
     int at;            /* descriptor of the folder with the file; no other process writes to it */

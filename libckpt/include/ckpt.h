@@ -50,7 +50,6 @@ extern "C" {
 
 #define CKPT_VERSION "0.1.0"
 
-typedef struct ckpt_map ckpt_map;
 typedef struct ckpt_plan ckpt_plan;
 typedef struct ckpt_reader ckpt_reader;
 

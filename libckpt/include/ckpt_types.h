@@ -49,6 +49,9 @@ extern "C" {
 enum { CKPT_ERRORS(CKPT_ERROR_ENUM) CKPT_ERROR_END_ = -13 };
 #undef CKPT_ERROR_ENUM
 
+/* A checkpoint: its tensors, and where their bytes lie (ckpt.h). */
+typedef struct ckpt_map ckpt_map;
+
 /*
  * One failure. It lives in the caller's struct, without allocation, so that it works when memory is
  * exhausted.

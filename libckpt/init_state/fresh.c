@@ -16,6 +16,7 @@
 #include "libckpt/format.h"
 #include "libckpt/init_state/groups.h"
 #include "libckpt/init_state/relist.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/order.h"
 #include "libckpt/map/savepoint.h"
 #include "libckpt/map/state.h"

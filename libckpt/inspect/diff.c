@@ -11,6 +11,7 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/dist/run/hooks.h"
 #include "libckpt/format.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
 enum { DIFF_BLOCK = 1 << 17 }; /* elements compared at a time */

@@ -13,6 +13,7 @@
 #include "ckpt_extra.h"
 #include "libckpt/drivers.h"
 #include "libckpt/inspect/doctor.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
 enum {

@@ -7,15 +7,8 @@
 
 #include <sys/stat.h>
 
+#include "libckpt/base/io.h"
 #include "libckpt/map/map.h"
-
-typedef struct ckpt_io ckpt_io;
-
-/* The identity of a file and the times of its last change; zeros: not known. */
-typedef struct ckpt_identity {
-    uint64_t dev, ino;
-    int64_t mtime_s, mtime_ns, ctime_s, ctime_ns;
-} ckpt_identity;
 
 /* From the result of stat. */
 ckpt_identity ckpt_identity_of(const struct stat *st);
@@ -25,23 +18,6 @@ ckpt_identity ckpt_identity_of(const struct stat *st);
  * each machine numbers a shared file system itself.
  */
 bool ckpt_identity_same(const ckpt_identity *a, const ckpt_identity *b);
-
-struct ckpt_io {
-    const char *name; /* name in messages: the path */
-    uint64_t size;    /* bytes, from fstat at opening */
-    ckpt_identity id; /* from the same fstat */
-    /*
-     * Reads exactly n bytes at offset at, which the caller has checked against size; CKPT_EIO
-     * otherwise.
-     */
-    int (*read_at)(ckpt_io *io, void *buf, uint64_t n, uint64_t at, ckpt_err *err);
-    void (*close)(ckpt_io *io);
-    /*
-     * Drop the pages of later reads from the page cache (page_cache.h); NULL: there are none to
-     * drop.
-     */
-    void (*let_go)(ckpt_io *io);
-};
 
 /*
  * Open a regular file for reading: O_CLOEXEC | O_NONBLOCK, then fstat must report S_ISREG, so that

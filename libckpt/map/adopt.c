@@ -13,6 +13,7 @@
 
 #include "libckpt/map/adopt.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/merge.h"
 #include "libckpt/map/nest.h"
 #include "libckpt/map/state.h"

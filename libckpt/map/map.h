@@ -12,9 +12,9 @@
 #include "libckpt/base/index.h"
 #include "libckpt/base/vec.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/map/file_format.h"
+#include "libckpt/map/state.h"
 #include "libckpt/map/value.h"
-
-struct ckpt_format; /* format.h; the map only stores the pointer */
 
 typedef enum ckpt_source_kind {
     CKPT_SOURCE_FILE,   /* n_stored bytes of a file */
@@ -133,7 +133,7 @@ typedef struct ckpt_map_file {
     uint64_t dev, ino;
     int64_t mtime_s, mtime_ns, ctime_s, ctime_ns;
     const ckpt_input *input; /* read: the caller provides the bytes; NULL: the file system does */
-    const struct ckpt_format *format;
+    const ckpt_format *format;
     ckpt_literals literals; /* written */
     /* written torch files: the tree to pickle; NULL: a dict of the file's tensors */
     ckpt_value *tree;
@@ -201,11 +201,10 @@ typedef struct ckpt_key {
 CKPT_VEC(ckpt_keys, ckpt_key);
 CKPT_VEC(ckpt_sources, ckpt_source);
 CKPT_VEC(ckpt_map_files, ckpt_map_file);
-CKPT_VEC(ckpt_tensors, ckpt_tensor *);
 CKPT_VEC(ckpt_findings, ckpt_finding);
 CKPT_VEC(ckpt_facts, ckpt_fact);
 CKPT_VEC(ckpt_slots, uint32_t);
-CKPT_VEC(ckpt_states, struct ckpt_state *);
+CKPT_VEC(ckpt_states, ckpt_state *);
 
 /*
  * The declaration of a training target's writer about its output, and the fate of the source's
@@ -282,9 +281,6 @@ typedef struct ckpt_map_config {
     const char *text;
 } ckpt_map_config;
 
-typedef struct ckpt_map ckpt_map;
-struct ckpt_io;
-
 CKPT_VEC(ckpt_maps, ckpt_map *);
 
 struct ckpt_map {
@@ -324,7 +320,7 @@ struct ckpt_map {
      * a state whose optimizer has parameters that the saved model lacks; no_state names them. A
      * layout map that makes them from the model's tensors turns it into the map's state; or NULL
      */
-    struct ckpt_state *waiting;
+    ckpt_state *waiting;
     /*
      * Read: true if tensors have the order of the model, because the format of all files keeps it
      * or the driver knows it. no_order: the reason why not, if it is another than safetensors'
@@ -352,7 +348,7 @@ struct ckpt_map {
      * Read: finds the bytes of a source with `inner`, in the file that io reads; NULL: no source
      * has it. Only ckpt_settle calls it (copy/nested.h), before any of these sources is read.
      */
-    int (*settle)(ckpt_source *source, struct ckpt_io *io, ckpt_err *err);
+    int (*settle)(ckpt_source *source, ckpt_io *io, ckpt_err *err);
 
     const char *into; /* written: the folder that receives the files; NULL: the runner decides */
 

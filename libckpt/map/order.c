@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "libckpt/base/number.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/order.h"
 
 /*

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
 const ckpt_ranked *ckpt_ranked_get(const ckpt_group *g, const ckpt_value *key, bool in_entry)

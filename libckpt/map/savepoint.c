@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "libckpt/map/map.h"
 #include "libckpt/map/savepoint.h"
 #include "libckpt/map/state.h"
 

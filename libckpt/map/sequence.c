@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/map/map.h"
 #include "libckpt/map/order.h"
 
 /* The order that a group gets. */

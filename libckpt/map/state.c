@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
 enum { STATE_NAME = 512 }; /* most names fit; longer ones use the heap */

@@ -11,7 +11,11 @@
 #ifndef CKPT_MAP_STATE_H
 #define CKPT_MAP_STATE_H
 
-#include "libckpt/map/map.h"
+#include "libckpt/base/vec.h"
+#include "libckpt/map/extent.h"
+#include "libckpt/map/value.h"
+
+CKPT_VEC(ckpt_tensors, ckpt_tensor *);
 
 /*
  * A value of a group that differs by rank, because its optimizer computes it from the rank's own

@@ -12,6 +12,7 @@
 
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/order.h"
 
 enum {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libckpt/map/map.h"
 #include "libckpt/readback/readback.h"
 
 enum {

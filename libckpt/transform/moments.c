@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ckpt_shape.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/savepoint.h"
 #include "libckpt/map/state.h"
 

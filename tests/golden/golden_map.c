@@ -24,6 +24,7 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
 typedef struct golden {

@@ -19,6 +19,7 @@
 #include "formats/deepspeed/layout/same.h"
 #include "libckpt/base/index.h"
 #include "libckpt/map/adopt.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
 bool ckpt_ds_grid_needed(const ckpt_ds_folder *dir)

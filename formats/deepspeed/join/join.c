@@ -15,6 +15,7 @@
 #include "formats/deepspeed/join/grid.h"
 #include "formats/rules/rules.h"
 #include "libckpt/map/extent.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
 CKPT_VEC(dsj_set, const ckpt_tensor *);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "formats/deepspeed/layout/boxes.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/moments8.h"
 #include "libckpt/map/state.h"
 

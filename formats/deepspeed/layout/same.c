@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "formats/deepspeed/layout/same.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
 enum {

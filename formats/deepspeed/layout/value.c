@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "formats/deepspeed/layout/bnb.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
 static const char DSV_8BIT[] = "holds 8-bit moments of bitsandbytes in blocks of 256: they are "

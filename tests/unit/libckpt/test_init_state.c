@@ -5,6 +5,7 @@
  */
 #include "ckpt_extra.h"
 #include "libckpt/drivers.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/order.h"
 #include "libckpt/map/state.h"
 #include "tests/unit/unit.h"

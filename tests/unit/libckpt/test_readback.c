@@ -4,6 +4,7 @@
  * what was rewritten or left out must have been said, and is counted.
  */
 #include "libckpt/include/ckpt.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 #include "tests/unit/libckpt/help.h"
 #include "tests/unit/unit.h"

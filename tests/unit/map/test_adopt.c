@@ -5,6 +5,7 @@
  */
 #include "libckpt/base/mem.h"
 #include "libckpt/map/adopt.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 #include "tests/unit/unit.h"
 

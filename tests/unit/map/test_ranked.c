@@ -3,6 +3,7 @@
  * test_ranked.c: values that each rank has for itself: of which partition they are, and what is
  * said of those that a target loses.
  */
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 #include "tests/unit/unit.h"
 

@@ -3,6 +3,7 @@
  * test_sequence.c: the order of the parameters in an optimizer's groups: by units of FSDP1, by a
  * model's dict that was put together anew, by names of a known architecture, and the program's own.
  */
+#include "libckpt/map/map.h"
 #include "libckpt/map/order.h"
 #include "tests/unit/unit.h"
 

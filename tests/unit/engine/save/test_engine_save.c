@@ -8,6 +8,7 @@
 #include "ckpt.h"
 #include "engine/save/same.h"
 #include "engine/save/together.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 #include "tests/unit/engine/save/help.h"
 #include "tests/unit/unit.h"

@@ -5,6 +5,7 @@
  */
 #include "ckpt_extra.h"
 #include "engine/save/live.h"
+#include "libckpt/map/map.h"
 #include "tests/unit/engine/save/help.h"
 #include "tests/unit/unit.h"
 

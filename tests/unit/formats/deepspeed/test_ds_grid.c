@@ -14,6 +14,7 @@
 #include "ckpt_extra.h"
 #include "libckpt/base/mem.h"
 #include "libckpt/format.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 #include "tests/unit/unit.h"
 

@@ -4,6 +4,7 @@
  * numbers, and joined again.
  */
 #include "formats/training/expert_ranks.h"
+#include "libckpt/map/map.h"
 #include "tests/unit/unit.h"
 
 #define E "h.deepspeed_experts."

@@ -3,6 +3,7 @@
  * test_masters.c: float32 masters beside the 16-bit parameters of a distributed checkpoint.
  */
 #include "formats/training/masters.h"
+#include "libckpt/map/map.h"
 #include "tests/unit/unit.h"
 
 static const uint64_t row[] = {4}, pair[] = {2, 2};

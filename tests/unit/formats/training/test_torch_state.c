@@ -3,6 +3,7 @@
  * test_torch_state.c: the names that a distributed checkpoint's model and its optimizer have.
  */
 #include "formats/training/torch_state.h"
+#include "libckpt/map/map.h"
 #include "tests/unit/unit.h"
 
 static const uint64_t row[] = {4};

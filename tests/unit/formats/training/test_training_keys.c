@@ -9,6 +9,7 @@
 #include "formats/training/expert_names.h"
 #include "formats/training/wrapped_names.h"
 #include "libckpt/codec/json/json.h"
+#include "libckpt/map/map.h"
 #include "tests/unit/unit.h"
 
 static ckpt_value *parse(ckpt_arena *arena, const char *json)

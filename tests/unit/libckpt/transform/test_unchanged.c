@@ -5,6 +5,7 @@
  */
 #include "ckpt_extra.h"
 #include "libckpt/base/vec.h"
+#include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 #include "tests/unit/libckpt/help.h"
 #include "tests/unit/unit.h"
