@@ -474,7 +474,7 @@ static int open_kind(const char *path, bool *is_dir, ckpt_err *err)
     if (ckpt_address_is(path) && ckpt_team_any())
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s: an address is read by one process: start it without mpirun", path);
-    if (ckpt_address_is(path))
+    if (ckpt_path_is_remote(path))
         rc = ckpt_remote_begin(err);
     return rc == CKPT_OK ? ckpt_places_kind(path, is_dir, err) : rc;
 }

@@ -2,9 +2,12 @@
 /*
  * view.c: implements the public function that makes views, and connects copy/ with the formats.
  */
-#include "libckpt/copy/view.h"
+#include <limits.h>
+#include <stdio.h>
+
 #include "ckpt_extra.h"
 #include "libckpt/base/opts.h"
+#include "libckpt/copy/view_inside.h"
 #include "libckpt/format.h"
 #include "libckpt/plan_run.h"
 
@@ -44,4 +47,26 @@ int ckpt_view_new(ckpt_view **out, const ckpt_map *from, ckpt_map *to, const ckp
     if (rc == CKPT_OK)
         rc = ckpt_plan_make(&plan, from, to, ckpt_view_block(to, run.memory, run.jobs), err);
     return rc == CKPT_OK ? ckpt_view_make(out, plan, &run, own.check_first, &hooks, err) : rc;
+}
+
+int ckpt_view_open(ckpt_map **out, ckpt_view *view, const ckpt_open_opts *opts, ckpt_err *err)
+{
+    ckpt_err_clear(err);
+    char address[PATH_MAX];
+    unsigned number = 0;
+
+    if (out)
+        *out = NULL;
+    if (!out || !view)
+        return ckpt_fail(err, CKPT_EUSAGE, "no view to open, or no place for what is opened");
+    const ckpt_map *to = view->plan->to;
+    const bool folder = ckpt_format_caps(to->format) & CKPT_IS_FOLDER;
+    // without a pointer, only the path of a tag leads to it
+    const char *below = !folder ? view->path[0] : to->folder && !to->pointer ? to->folder : "";
+    int rc = ckpt_view_address(&number, view, err);
+
+    if (rc == CKPT_OK && snprintf(address, sizeof address, CKPT_UNWRITTEN "%u/%s", number, below) >=
+                             (int)sizeof address)
+        rc = ckpt_fail(err, CKPT_ELIMIT, "%.200s: the path is too long", to->path);
+    return rc == CKPT_OK ? ckpt_open(out, address, opts, err) : rc;
 }

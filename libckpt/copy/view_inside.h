@@ -9,6 +9,7 @@
 #include "libckpt/copy/view.h"
 #include "libckpt/copy/work.h"
 #include "libckpt/io/block_cache.h"
+#include "libckpt/io/unwritten.h"
 
 enum { VIEW_WINDOW = 1024 * 1024 }; /* bytes that a stream computes at a time */
 
@@ -42,6 +43,8 @@ struct ckpt_view {
     ckpt_work work; /* its lock protects the target map */
     ckpt_proof *proof;
     const char **path; /* per file, and the pointer's */
+    ckpt_unwritten files;
+    unsigned address; /* of these files; 0: none yet */
     size_t n_files;    /* with the pointer */
     uint32_t *source;  /* sources of the target's files, grouped by file */
     size_t *group;

@@ -336,6 +336,14 @@ class view
         c.relay.rethrow();
         done(rc, err);
     }
+    /* The files as a checkpoint, which the view must outlive. */
+    map open(const open_options &o = open_options()) const
+    {
+        ckpt_map *m = nullptr;
+        ckpt_err err = ckpt_err();
+        done(ckpt_view_open(&m, v_.get(), &o, &err), err);
+        return map::adopt(m);
+    }
     /* The records read so far, by the result of their CRC. */
     ckpt_view_counts counts() const noexcept
     {
@@ -523,6 +531,38 @@ inline bool diff(const map &a, const map &b, const diff_options &o = diff_option
         return false;
     if (rc == CKPT_EIO && b.from() && b.from()->bytes)
         b.from()->bytes->rethrow();
+    a.done(rc, err);
+    return true;
+}
+
+/* The texts end with the call that gets them; "" on a side without the value. */
+struct value_difference {
+    std::string_view path, a, b; /* as in ckpt_value_difference */
+    bool counts;
+};
+
+/* Compare the values of two maps beside their tensors; true if no difference counts. */
+inline bool diff_values(const map &a, const map &b,
+                        const std::function<bool(const value_difference &)> &on_difference = {})
+{
+    struct call {
+        const std::function<bool(const value_difference &)> &fn;
+        detail::relay relay;
+        static int differs(void *ctx, const ckpt_value_difference *d) noexcept
+        {
+            call *c = static_cast<call *>(ctx);
+            return c->relay.call([&] {
+                return !c->fn || c->fn(value_difference{detail::view(d->path), detail::view(d->a),
+                                                        detail::view(d->b), d->counts});
+            });
+        }
+    } c{on_difference, {}};
+    ckpt_err err = ckpt_err();
+    const int rc = ckpt_diff_values(a.get(), b.get(), call::differs, &c, &err);
+
+    c.relay.rethrow();
+    if (rc == CKPT_EDIFFERS)
+        return false;
     a.done(rc, err);
     return true;
 }

@@ -209,6 +209,26 @@ CKPT_API const ckpt_value *ckpt_value_at(const ckpt_value *v, size_t i);
 CKPT_API const ckpt_value *ckpt_value_key_at(const ckpt_value *v, size_t i);
 CKPT_API const ckpt_value *ckpt_value_find(const ckpt_value *v, const char *key);
 
+/* A difference between values of two checkpoints beside their tensors. */
+typedef struct ckpt_value_difference {
+    const char *path;  /* "optim_states...param_groups[0].lr", "config.json: rope_theta" */
+    const char *a, *b; /* the values as short texts; NULL: this side has none */
+    /* a program may compute something else from B; false: names, versions, notes, files of use */
+    bool counts;
+} ckpt_value_difference;
+typedef int (*ckpt_value_difference_fn)(void *ctx, const ckpt_value_difference *d);
+
+/*
+ * Compare the values of two checkpoints of one format beside their tensors: training state, the
+ * keys of GGUF, configuration and tokenizer of model folders, metadata of safetensors.
+ *
+ * a        the expected one
+ * fn       called for each difference; a non-zero return ends the calls
+ * Errors   CKPT_EDIFFERS: a difference counts; CKPT_EIO, CKPT_ELIMIT
+ */
+CKPT_API int ckpt_diff_values(const ckpt_map *a, const ckpt_map *b, ckpt_value_difference_fn fn,
+                              void *ctx, ckpt_err *err);
+
 /* ---- reading values ---- */
 
 /*
@@ -304,6 +324,17 @@ CKPT_API int ckpt_view_prefetch(ckpt_view *view, size_t i, uint64_t n, uint64_t 
 CKPT_API int ckpt_view_stream(ckpt_view *view, size_t i, ckpt_view_write_fn write, void *ctx,
                               ckpt_err *err);
 CKPT_API void ckpt_view_get_counts(ckpt_view *view, ckpt_view_counts *out);
+
+/*
+ * Open the files of a view as a checkpoint: the map that ckpt_open gives after they were written,
+ * with their tensors, values and metadata. Its paths begin with "view://". Free the map before the
+ * view.
+ *
+ * Errors   those of ckpt_open and ckpt_view_read; CKPT_ELIMIT: more than 64 views are open;
+ *          CKPT_EUNSUPPORTED: in a team
+ */
+CKPT_API int ckpt_view_open(ckpt_map **out, ckpt_view *view, const ckpt_open_opts *opts,
+                            ckpt_err *err);
 
 /* ---- cleaning ---- */
 

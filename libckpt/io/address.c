@@ -3,6 +3,7 @@
  * address.c: recognises addresses and calls the registered server.
  */
 #include "libckpt/io/address.h"
+#include "libckpt/io/unwritten.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -13,7 +14,7 @@ static _Atomic(const ckpt_address_server *) adr_server;
 
 bool ckpt_address_is(const char *path)
 {
-    static const char *const scheme[] = {"https://", "http://", "hf://", "s3://"};
+    static const char *const scheme[] = {"https://", "http://", "hf://", "s3://", CKPT_UNWRITTEN};
 
     for (size_t i = 0; i < sizeof scheme / sizeof *scheme; i++) {
         if (strncmp(path, scheme[i], strlen(scheme[i])) == 0)
@@ -49,7 +50,7 @@ void ckpt_address_serve(const ckpt_address_server *server)
 
 static int adr_get(const ckpt_address_server **out, const char *address, ckpt_err *err)
 {
-    *out = atomic_load(&adr_server);
+    *out = ckpt_unwritten_is(address) ? &ckpt_unwritten_server : atomic_load(&adr_server);
     return *out ? CKPT_OK
                 : ckpt_fail(err, CKPT_EUNSUPPORTED,
                             "%s: addresses cannot be read here; name a path", address);
@@ -85,9 +86,10 @@ int ckpt_address_list(ckpt_entries *all, ckpt_map *map, const char *folder, ckpt
 
 bool ckpt_address_unmarked(const char *address)
 {
-    const ckpt_address_server *server = atomic_load(&adr_server);
+    const ckpt_address_server *server;
 
-    return server && ckpt_address_is(address) && server->unmarked(address);
+    return ckpt_address_is(address) && adr_get(&server, address, NULL) == CKPT_OK &&
+           server->unmarked(address);
 }
 
 int ckpt_address_there(const char *path, bool *is_there, ckpt_err *err)

@@ -29,7 +29,7 @@ typedef struct ckpt_address_server {
     bool (*unmarked)(const char *address);
 } ckpt_address_server;
 
-/* True for https://..., http://..., hf://... and s3://... */
+/* True for https://..., http://..., hf://..., s3://... and the files of views (unwritten.h). */
 bool ckpt_address_is(const char *path);
 
 /*

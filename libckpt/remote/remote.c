@@ -15,6 +15,7 @@
 
 #include "ckpt_extra.h"
 #include "libckpt/io/address.h"
+#include "libckpt/io/unwritten.h"
 #include "libckpt/remote/remote.h"
 
 enum {
@@ -385,7 +386,7 @@ static const ckpt_address_server sit_server = {
 
 bool ckpt_path_is_remote(const char *path)
 {
-    return path && ckpt_address_is(path);
+    return path && ckpt_address_is(path) && !ckpt_unwritten_is(path);
 }
 
 int ckpt_remote_begin(ckpt_err *err)

@@ -446,6 +446,16 @@ static void views_are_what_is_written(void)
     CHECK(found > 0 && found == v.size() && v[0].bytes > 0 && v[found].path.empty());
     CHECK(!v.find("nothing") && v.counts().n_held > 0 && v.counts().n_bad == 0);
     static_assert(!std::is_copy_constructible_v<ckpt::view>);
+    const ckpt::map made = v.open(), written = ckpt::open(place("viewed"));
+    CHECK(ckpt::diff(made, written) && ckpt::diff_values(made, written));
+    std::size_t differ = 0;
+    CHECK(!ckpt::diff_values(ckpt::open(fixture("gguf_mixtral/Q5_0.gguf")),
+                             ckpt::open(fixture("gguf_bert/F16.gguf")),
+                             [&](const ckpt::value_difference &d) {
+                                 differ += d.counts && !d.path.empty() && d.a != d.b;
+                                 return true;
+                             }));
+    CHECK(differ > 10);
 
     ckpt::map other = ckpt::layout(m, to), third = ckpt::layout(m, to);
     const ckpt::view stopped(m, other), threw(m, third);

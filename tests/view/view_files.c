@@ -306,6 +306,35 @@ static bool one(pair *p, ckpt_map *to, const char *written)
     return ok;
 }
 
+/* The view opened as a checkpoint, and the written one: tensors, values and files beside them. */
+static bool opened(ckpt_view *v, const ckpt_map *to, const char *written, unsigned caps)
+{
+    const ckpt_open_opts open = {.size = sizeof open,
+                                 .with_optimizer = (caps & CKPT_WRITES_STATE) != 0,
+                                 .keep_slices = (caps & CKPT_WRITES_STATE) != 0};
+    const bool tag = to->folder && !to->pointer;
+    char path[4096];
+    ckpt_map *made = NULL, *there = NULL;
+    ckpt_err err = {0};
+    int rc = ckpt_view_open(&made, v, &open, &err);
+
+    snprintf(path, sizeof path, "%s%s%s", written, tag ? "/" : "", tag ? to->folder : "");
+
+    if (rc == CKPT_OK)
+        rc = ckpt_open(&there, path, &open, &err);
+    if (rc == CKPT_OK && strcmp(ckpt_map_format(made), ckpt_map_format(there)) != 0)
+        rc = ckpt_fail(&err, CKPT_EDIFFERS, "is of format %s", ckpt_map_format(made));
+    if (rc == CKPT_OK)
+        rc = ckpt_diff(made, there, NULL, NULL, NULL, &err);
+    if (rc == CKPT_OK)
+        rc = ckpt_diff_values(made, there, NULL, NULL, &err);
+    if (rc != CKPT_OK)
+        printf("opened: %s\n", err.text);
+    ckpt_map_free(made);
+    ckpt_map_free(there);
+    return rc == CKPT_OK;
+}
+
 int main(int argc, char **argv)
 {
     asked a = {.target = {.size = sizeof a.target},
@@ -354,6 +383,7 @@ int main(int argc, char **argv)
         free((void *)(uintptr_t)p.want);
         free(p.may);
     }
+    n_bad += !opened(v, to, argv[2], caps);
     ckpt_view_free(v);
     ckpt_view_free(w);
     ckpt_map_free(to);

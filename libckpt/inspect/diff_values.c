@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * diff_values.c: compares the values of two checkpoints beside their tensors: entries of training
+ * state, keys of GGUF, the configuration and tokenizer of a model folder.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ckpt_extra.h"
+#include "libckpt/base/dtype.h"
+#include "libckpt/codec/json/json.h"
+#include "libckpt/format.h"
+#include "libckpt/map/state.h"
+
+enum {
+    DV_DEPTH = 64,
+    DV_NODES = 1 << 24, /* pairs of values compared one by one */
+    DV_PATH = 512,
+    DV_TEXT = 80,               /* bytes of a value in a difference */
+    DV_FILE = 64 * 1024 * 1024, /* bytes of a tokenizer's file */
+    DV_KEY = 128                /* bytes of a key in a path */
+};
+
+/* Decides whether a difference at a path changes what a program computes. */
+typedef bool dv_rule(const char *path, bool additional);
+
+typedef struct dv_work {
+    ckpt_value_difference_fn fn;
+    void *ctx;
+    dv_rule *counts;
+    bool differs, stopped;
+    uint64_t budget;
+} dv_work;
+
+/* A value as short text; NULL: there is none. */
+static const char *dv_text(char out[DV_TEXT], const ckpt_value *v)
+{
+    int64_t n;
+
+    if (!v)
+        return NULL;
+    if (v->kind == CKPT_V_BOOL)
+        (void)snprintf(out, DV_TEXT, "%s", v->as.i ? "true" : "false");
+    else if (ckpt_value_as_int(v, &n))
+        (void)snprintf(out, DV_TEXT, "%" PRId64, n);
+    else if (v->kind == CKPT_V_FLOAT)
+        (void)snprintf(out, DV_TEXT, "%.9g", v->as.f);
+    else if (v->kind == CKPT_V_STR)
+        (void)snprintf(out, DV_TEXT, "'%.60s'%s", v->as.text.at, v->as.text.n > 60 ? "..." : "");
+    else if (v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT)
+        (void)snprintf(out, DV_TEXT, "%" PRIu64 " entries", v->as.map.n);
+    else if (ckpt_value_seq(v).at)
+        (void)snprintf(out, DV_TEXT, "%" PRIu64 " items", ckpt_value_seq(v).n);
+    else if (v->kind == CKPT_V_DTYPE)
+        (void)snprintf(out, DV_TEXT, "%s", ckpt_dtype_name(v->as.dtype));
+    else
+        (void)snprintf(out, DV_TEXT, "%s", v->kind == CKPT_V_NONE ? "none" : "another value");
+    return out;
+}
+
+static void dv_say(dv_work *w, const char *path, const char *a, const char *b)
+{
+    const ckpt_value_difference d = {
+        .path = path, .a = a, .b = b, .counts = w->counts(path, a == NULL)};
+
+    w->differs = w->differs || d.counts;
+    if (!w->stopped && w->fn && w->fn(w->ctx, &d) != 0)
+        w->stopped = true;
+}
+
+static void dv_values(dv_work *w, const char *path, const ckpt_value *a, const ckpt_value *b)
+{
+    char x[DV_TEXT], y[DV_TEXT];
+
+    dv_say(w, path, dv_text(x, a), dv_text(y, b));
+}
+
+static void dv_compare(dv_work *w, const char *path, const ckpt_value *a, const ckpt_value *b,
+                       unsigned depth);
+
+static const ckpt_value *dv_partner(const ckpt_dict *d, uint64_t i, const ckpt_value *key)
+{
+    if (i < d->n && ckpt_value_equal(d->at[i].key, key, DV_KEY))
+        return d->at[i].value;
+    for (uint64_t k = 0; k < d->n; k++) {
+        if (ckpt_value_equal(d->at[k].key, key, DV_KEY))
+            return d->at[k].value;
+    }
+    return NULL;
+}
+
+/* The path of an entry: "path.key", or "path[3]". */
+static void dv_join(char out[DV_PATH], const char *path, const ckpt_value *key, uint64_t i)
+{
+    if (key && key->kind == CKPT_V_STR)
+        (void)snprintf(out, DV_PATH, "%.380s%s%.120s", path,
+                       *path && path[strlen(path) - 1] != ' ' ? "." : "", key->as.text.at);
+    else if (key && key->kind == CKPT_V_INT)
+        (void)snprintf(out, DV_PATH, "%.480s[%" PRId64 "]", path, key->as.i);
+    else
+        (void)snprintf(out, DV_PATH, "%.480s[%" PRIu64 "]", path, i);
+}
+
+static void dv_dicts(dv_work *w, const char *path, const ckpt_value *a, const ckpt_value *b,
+                     unsigned depth)
+{
+    const ckpt_dict x = ckpt_value_map(a), y = ckpt_value_map(b);
+    char below[DV_PATH];
+
+    for (uint64_t i = 0; !w->stopped && i < x.n; i++) {
+        dv_join(below, path, x.at[i].key, i);
+        dv_compare(w, below, x.at[i].value, dv_partner(&y, i, x.at[i].key), depth + 1);
+    }
+    for (uint64_t i = 0; !w->stopped && i < y.n; i++) {
+        dv_join(below, path, y.at[i].key, i);
+        if (!dv_partner(&x, i, y.at[i].key))
+            dv_compare(w, below, NULL, y.at[i].value, depth + 1);
+    }
+}
+
+/* Compare two lists up to their first difference. */
+static void dv_lists(dv_work *w, const char *path, const ckpt_value *a, const ckpt_value *b,
+                     unsigned depth)
+{
+    const ckpt_seq x = ckpt_value_seq(a), y = ckpt_value_seq(b);
+    char below[DV_PATH];
+
+    if (x.n != y.n) {
+        dv_values(w, path, a, b);
+        return;
+    }
+    for (uint64_t i = 0; !w->stopped && i < x.n; i++) {
+        bool scalar = !ckpt_value_has_children(x.at[i]) && !ckpt_value_has_children(y.at[i]);
+
+        if (scalar && ckpt_value_equal(x.at[i], y.at[i], 1))
+            continue;
+        dv_join(below, path, NULL, i);
+        dv_compare(w, below, x.at[i], y.at[i], depth + 1);
+        if (scalar)
+            return;
+    }
+}
+
+static bool dv_is_dict(const ckpt_value *v)
+{
+    return v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT;
+}
+
+static bool dv_is_list(const ckpt_value *v)
+{
+    return v->kind == CKPT_V_LIST || v->kind == CKPT_V_TUPLE;
+}
+
+static bool dv_scalars_equal(const ckpt_value *a, const ckpt_value *b)
+{
+    if (a->kind == CKPT_V_FLOAT && b->kind == CKPT_V_FLOAT)
+        return a->as.f == b->as.f || (isnan(a->as.f) && isnan(b->as.f));
+    return ckpt_value_equal(a, b, DV_NODES);
+}
+
+/* Compare two values; a missing one equals None.  The map compares tensors. */
+static void dv_compare(dv_work *w, const char *path, const ckpt_value *a, const ckpt_value *b,
+                       unsigned depth)
+{
+    const bool walk = depth < DV_DEPTH && w->budget > 0;
+
+    w->budget -= walk;
+    if (w->stopped || (a && a->kind == CKPT_V_TENSOR) || (b && b->kind == CKPT_V_TENSOR) ||
+        ((!a || a->kind == CKPT_V_NONE) && (!b || b->kind == CKPT_V_NONE)))
+        return;
+    if (!a || !b)
+        dv_values(w, path, a, b);
+    else if (walk && dv_is_dict(a) && dv_is_dict(b))
+        dv_dicts(w, path, a, b, depth);
+    else if (walk && dv_is_list(a) && dv_is_list(b))
+        dv_lists(w, path, a, b, depth);
+    else if (walk && a->kind == CKPT_V_OBJECT && b->kind == CKPT_V_OBJECT && a->as.object->state &&
+             b->as.object->state && ckpt_value_equal(a->as.object->cls, b->as.object->cls, DV_KEY))
+        dv_compare(w, path, a->as.object->state, b->as.object->state, depth + 1);
+    else if (!dv_scalars_equal(a, b))
+        dv_values(w, path, a, b);
+}
+
+/* ---- what counts ---- */
+
+static bool dv_begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* GGUF: keys of the architecture and the tokenizer count, those that describe the file do not. */
+static bool dv_counts_gguf(const char *path, bool additional)
+{
+    (void)additional;
+    return strcmp(path, "general.architecture") == 0 ||
+           (!dv_begins(path, "general.") && !dv_begins(path, "quantize."));
+}
+
+/* Training state: all but the version of the program. */
+static bool dv_counts_state(const char *path, bool additional)
+{
+    const char *dot = strrchr(path, '.');
+
+    (void)additional;
+    return strcmp(dot ? dot + 1 : path, "ds_version") != 0;
+}
+
+static bool dv_counts_none(const char *path, bool additional)
+{
+    (void)path;
+    (void)additional;
+    return false;
+}
+
+/*
+ * A configuration: values that a model is built from.  A key that only B has may be a default that
+ * another release writes, except for positions.
+ */
+static bool dv_counts_config(const char *path, bool additional)
+{
+    static const char *const about[] = {"transformers_version", "_name_or_path", "use_cache",
+                                        "_commit_hash",         "auto_map",      "model_name"};
+    const char *key = strstr(path, ": ");
+
+    key = key ? key + 2 : path;
+    for (size_t i = 0; i < sizeof about / sizeof *about; i++) {
+        if (strcmp(key, about[i]) == 0)
+            return false;
+    }
+    return !additional || dv_begins(key, "rope");
+}
+
+/* Files that decide which tokens a text becomes. */
+static bool dv_counts_file(const char *path, bool additional)
+{
+    static const char *const name[] = {"tokenizer.json", "tokenizer.model", "vocab.json",
+                                       "vocab.txt",      "merges.txt",      "spiece.model",
+                                       "chat_template",  "tekken.json"};
+    bool counts = false;
+
+    for (size_t i = 0; !counts && i < sizeof name / sizeof *name; i++)
+        counts = dv_begins(path, name[i]);
+    return counts && !additional;
+}
+
+/* ---- files beside the weights ---- */
+
+/* Move a key of an object to the end of another list of pairs, under a new name. */
+static bool dv_rename(ckpt_arena *arena, ckpt_dict *to, const char *prefix, const ckpt_pair *p)
+{
+    const char *key = ckpt_arena_printf(arena, "%s%s", prefix, p->key->as.text.at);
+
+    return key && ckpt_dict_add_cstr(arena, to, key, p->value);
+}
+
+/*
+ * A configuration under the names of older transformers: version 5 writes dtype for torch_dtype,
+ * and rope_parameters for rope_theta and rope_scaling.
+ */
+static ckpt_value *dv_config(ckpt_arena *arena, const ckpt_value *v)
+{
+    ckpt_value *out = ckpt_value_new(arena, CKPT_V_DICT);
+    const ckpt_dict all = ckpt_value_map(v);
+    bool ok = out != NULL;
+
+    for (uint64_t i = 0; ok && i < all.n; i++) {
+        const ckpt_pair *p = &all.at[i];
+        const ckpt_dict in = ckpt_value_map(p->value);
+        const bool rope =
+            ckpt_value_is(p->key, "rope_parameters") || ckpt_value_is(p->key, "rope_scaling");
+
+        if (!rope || !dv_is_dict(p->value))
+            ok = ckpt_dict_add_cstr(
+                arena, &out->as.map,
+                ckpt_value_is(p->key, "dtype") ? "torch_dtype" : p->key->as.text.at, p->value);
+        for (uint64_t k = 0; ok && rope && k < in.n; k++) {
+            const bool type =
+                ckpt_value_is(in.at[k].key, "rope_type") || ckpt_value_is(in.at[k].key, "type");
+
+            if (type && !ckpt_value_is(in.at[k].value, "default"))
+                ok = ckpt_dict_add_cstr(arena, &out->as.map, "rope_scaling.type", in.at[k].value);
+            else if (!type)
+                ok = dv_rename(arena, &out->as.map,
+                               ckpt_value_is(in.at[k].key, "rope_theta") ? "" : "rope_scaling.",
+                               &in.at[k]);
+        }
+    }
+    return ok ? out : NULL;
+}
+
+/* Read a file of a folder; *out stays NULL if the folder has no such file. */
+static int dv_slurp(char **out, uint64_t *n, ckpt_arena *arena, const ckpt_listing *list,
+                    const char *name, ckpt_err *err)
+{
+    const char *path = ckpt_path_join(arena, list->folder, name);
+
+    *out = NULL;
+    if (!path)
+        return ckpt_fail_memory(err);
+    return ckpt_listing_has(list, name, false) ? ckpt_io_slurp(out, n, path, DV_FILE, err)
+                                               : CKPT_OK;
+}
+
+/* Compare two texts as JSON if both are JSON, else by their bytes. */
+static int dv_texts(dv_work *w, ckpt_arena *arena, const char *name, const ckpt_text *a,
+                    const ckpt_text *b, ckpt_err *err)
+{
+    const bool config = strcmp(name, "config.json") == 0;
+    char path[DV_PATH];
+    ckpt_value *x = NULL, *y = NULL;
+
+    if (a->n == b->n && memcmp(a->at, b->at, (size_t)a->n) == 0)
+        return CKPT_OK;
+    if (ckpt_json_parse(&x, arena, &(ckpt_json_text){name, 0, a->at, a->n, DV_FILE, false}, NULL) !=
+            CKPT_OK ||
+        ckpt_json_parse(&y, arena, &(ckpt_json_text){name, 0, b->at, b->n, DV_FILE, false}, NULL) !=
+            CKPT_OK) {
+        dv_say(w, name, "a file", "another file");
+        return CKPT_OK;
+    }
+    x = config ? dv_config(arena, x) : x;
+    y = config ? dv_config(arena, y) : y;
+    if (!x || !y)
+        return ckpt_fail_memory(err);
+    (void)snprintf(path, sizeof path, "%.200s: ", name);
+    dv_compare(w, path, x, y, 0);
+    return CKPT_OK;
+}
+
+/* Compare one file of both folders. */
+static int dv_file(dv_work *w, ckpt_arena *arena, const ckpt_listing list[2], const char *name,
+                   ckpt_err *err)
+{
+    char *text[2] = {NULL, NULL};
+    uint64_t n[2] = {0};
+    int rc = CKPT_OK;
+
+    w->counts = strcmp(name, "config.json") == 0 ? dv_counts_config : dv_counts_file;
+    for (size_t i = 0; rc == CKPT_OK && i < 2; i++)
+        rc = dv_slurp(&text[i], &n[i], arena, &list[i], name, err);
+    if (rc == CKPT_OK && (!text[0] || !text[1])) {
+        // tokenizers may lie elsewhere
+        w->counts = w->counts == dv_counts_file ? dv_counts_none : w->counts;
+        dv_say(w, name, text[0] ? "a file" : NULL, text[1] ? "a file" : NULL);
+    } else if (rc == CKPT_OK) {
+        rc =
+            dv_texts(w, arena, name, &(ckpt_text){text[0], n[0]}, &(ckpt_text){text[1], n[1]}, err);
+    }
+    ckpt_free(text[0]);
+    ckpt_free(text[1]);
+    return rc;
+}
+
+/* True for a file of weights or their index, whose tensors the map has. */
+static bool dv_is_weights(const ckpt_map *map, const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    bool is = strstr(name, ".index.json") != NULL ||
+              (dot && (strcmp(dot, ".safetensors") == 0 || strcmp(dot, ".bin") == 0));
+
+    for (size_t i = 0; !is && i < map->files.n; i++) {
+        const char *slash = strrchr(map->files.at[i].path, '/');
+
+        is = strcmp(slash ? slash + 1 : map->files.at[i].path, name) == 0;
+    }
+    return is;
+}
+
+/* Compare the files beside the weights of two model folders. */
+static int dv_folders(dv_work *w, const ckpt_map *a, const ckpt_map *b, ckpt_err *err)
+{
+    ckpt_map *scratch = NULL;
+    ckpt_listing list[2];
+    int rc = ckpt_map_create(&scratch, 0, err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_listing_read(&list[0], scratch, a->path, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_listing_read(&list[1], scratch, b->path, err);
+    for (size_t i = 0; rc == CKPT_OK && i < list[0].n; i++) {
+        if (!list[0].entry[i].is_dir && !dv_is_weights(a, list[0].entry[i].name))
+            rc = dv_file(w, scratch->arena, list, list[0].entry[i].name, err);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < list[1].n; i++) {
+        const char *name = list[1].entry[i].name;
+
+        if (!list[1].entry[i].is_dir && !dv_is_weights(b, name) &&
+            !ckpt_listing_find(&list[0], name))
+            rc = dv_file(w, scratch->arena, list, name, err);
+    }
+    ckpt_map_free(scratch);
+    return rc;
+}
+
+/* ---- training state ---- */
+
+/* Compare the values of groups that differ by rank, and the files of further model ranks. */
+static void dv_state(dv_work *w, const ckpt_state *a, const ckpt_state *b, size_t i)
+{
+    char path[DV_PATH];
+
+    if (i > 0) {
+        (void)snprintf(path, sizeof path, "%.100smodel_states", a->prefix);
+        dv_compare(w, path, a->model, b->model, 0);
+        (void)snprintf(path, sizeof path, "%.100soptim_states", a->prefix);
+        dv_compare(w, path, a->optim, b->optim, 0);
+    }
+    for (size_t g = 0; g < a->group.n && g < b->group.n; g++) {
+        for (const ckpt_ranked *r = a->group.at[g].ranked; r; r = r->next) {
+            const ckpt_ranked *of = ckpt_ranked_get(&b->group.at[g], r->key, r->in_entry);
+
+            for (uint32_t k = 0; r->at && k < a->world && k < b->world; k++) {
+                (void)snprintf(path, sizeof path, "%.100sparam_groups[%zu].%.200s on rank %u",
+                               a->prefix, g, r->key->as.text.at, (unsigned)k);
+                dv_compare(w, path, r->at[k], of && of->at ? of->at[k] : NULL, 0);
+            }
+        }
+    }
+}
+
+int ckpt_diff_values(const ckpt_map *a, const ckpt_map *b, ckpt_value_difference_fn fn, void *ctx,
+                     ckpt_err *err)
+{
+    ckpt_err_clear(err);
+    dv_work w = {.fn = fn, .ctx = ctx, .budget = DV_NODES};
+    int rc = CKPT_OK;
+
+    if (!a || !b)
+        return ckpt_fail(err, CKPT_EUSAGE, "ckpt_diff_values needs two maps");
+    const bool gguf = strcmp(a->format, "gguf") == 0;
+    const unsigned caps = ckpt_format_caps(a->format);
+
+    w.counts = gguf ? dv_counts_gguf : dv_counts_state;
+    if (gguf || (caps & CKPT_READS_STATE))
+        dv_compare(&w, "", a->values, b->values, 0);
+    for (size_t i = 0; i < a->states.n && i < b->states.n; i++)
+        dv_state(&w, a->states.at[i], b->states.at[i], i);
+    if (a->states.n != b->states.n) {
+        char x[DV_TEXT], y[DV_TEXT];
+
+        (void)snprintf(x, sizeof x, "%zu", a->states.n);
+        (void)snprintf(y, sizeof y, "%zu", b->states.n);
+        dv_say(&w, "optimizers", x, y);
+    }
+    w.counts = dv_counts_none;
+    for (uint64_t i = 0; !gguf && i < a->metadata.n; i++) {
+        const ckpt_pair *p = &a->metadata.at[i];
+
+        dv_compare(&w, p->key->as.text.at, p->value, dv_partner(&b->metadata, i, p->key), 0);
+    }
+    if ((caps & CKPT_IS_FOLDER) && strcmp(a->format, "hf") == 0 && strcmp(b->format, "hf") == 0)
+        rc = dv_folders(&w, a, b, err);
+    return rc == CKPT_OK && w.differs
+               ? ckpt_fail(err, CKPT_EDIFFERS, "%s and %s have different values", a->path, b->path)
+               : rc;
+}
