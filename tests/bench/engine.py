@@ -275,8 +275,8 @@ def ours_command(a, folder, stage, world, steps):
     cmd = [os.path.join(a.bin, 'zerotrain'), '--deepspeed_config', os.path.join(folder, 'ds%d.json' % stage), '--model', folder,
            '--data', os.path.join(folder, 'data%d.safetensors' % world), '--max-steps', str(steps), '--threads',
            str(1 if a.processor_time else THREADS // world), '--quiet']
-    if os.path.exists(os.path.join(folder, 'init.safetensors')):
-        cmd += ['--init', os.path.join(folder, 'init.safetensors')]
+    first = os.path.join(folder, 'init.safetensors')   # PyTorch's, if it takes part
+    cmd += ['--init', first if os.path.exists(first) else 'none']
     if world > 1:
         cmd = ['mpirun', '--oversubscribe', '--bind-to', 'none', '-n', str(world)] + cmd
     return cmd
