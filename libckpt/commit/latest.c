@@ -16,7 +16,7 @@
 
 enum {
     LAT_TRIES = 100, /* random names to try for the new file */
-    LAT_NAME = 64    /* bytes of such a name; the name `latest` is short */
+    LAT_NAME = 288   /* bytes of such a name; that of a file has at most 255 */
 };
 
 /* Write a complete text. 0 or an errno. */

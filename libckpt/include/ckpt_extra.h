@@ -336,6 +336,55 @@ CKPT_API void ckpt_view_get_counts(ckpt_view *view, ckpt_view_counts *out);
 CKPT_API int ckpt_view_open(ckpt_map **out, ckpt_view *view, const ckpt_open_opts *opts,
                             ckpt_err *err);
 
+/* ---- signatures ---- */
+
+/*
+ * What signs a model, or vouches for it: a key, or a certificate. Only elliptic curves P-256, P-384
+ * and P-521. The texts are PEM; the names are for messages.
+ */
+typedef struct ckpt_sign_opts {
+    size_t size;           /* sizeof this struct, or 0: see ckpt.h */
+    const char *signature; /* path of the bundle to write or read */
+    /* ckpt_sign: the private key. ckpt_signature_check: the signer's public key, or NULL */
+    const char *key, *key_name;
+    /*
+     * ckpt_sign: the signer's certificate and then its issuers, or NULL: sign with the key alone.
+     * ckpt_signature_check: certificates to trust, instead of a key
+     */
+    const char *cert, *cert_name;
+    bool follow_links;        /* read the files behind symbolic links; false: refuse links */
+    const ckpt_run_opts *run; /* only jobs, force and progress count; or NULL */
+    ckpt_finding_fn finding;  /* ckpt_signature_check: receives each difference, or NULL */
+    void *finding_ctx;
+} ckpt_sign_opts;
+
+typedef struct ckpt_sign_report {
+    size_t size; /* sizeof this struct, or 0: see ckpt.h; not changed */
+    uint64_t n_files, n_bytes;
+    char signer[256]; /* "key SHA256", or "certificate SUBJECT" */
+} ckpt_sign_report;
+
+/*
+ * Sign a model: a folder with all files below it, or one file. The bundle is that of OpenSSF model
+ * signing 1.0 (ckpt-signature(5)); git's files and the bundle itself are not part of it.
+ *
+ * Errors   CKPT_EUSAGE: the bundle exists without run->force, the certificate is for another key;
+ *          CKPT_EUNSUPPORTED: another kind of key, a link; CKPT_EDIGEST: a certificate that nobody
+ *          would accept; CKPT_EFORMAT, CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED
+ */
+CKPT_API int ckpt_sign(const char *path, const ckpt_sign_opts *opts, ckpt_sign_report *report,
+                       ckpt_err *err);
+
+/*
+ * Check a signature, then compare the files with the signed list. Files that the signer left out
+ * are findings of severity 1.
+ *
+ * Errors   CKPT_EDIGEST: another key, a certificate that must not be trusted or has expired, a
+ *          changed, removed, added or renamed file; those of ckpt_sign
+ */
+CKPT_API int ckpt_signature_check(const char *path, const ckpt_sign_opts *opts,
+                                  ckpt_sign_report *report, ckpt_err *err);
+
 /* ---- cleaning ---- */
 
 /*

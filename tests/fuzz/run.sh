@@ -49,6 +49,7 @@ seeds() {
     fuzz_remap) seed "$corpus" tools/share/maps ;;
     fuzz_gguf) seed "$corpus" tests/fixtures/gguf_types tests/fixtures/bad/gguf ;;
     fuzz_tokenizer) seed "$corpus" tests/fixtures/tokenizers ;;
+    fuzz_bundle) seed "$corpus" tests/fixtures/model_signing ;;
     fuzz_yaml) seed "$corpus" tests/cli/merge ;;
     fuzz_json) seed "$corpus" tests/fixtures/hf_bert_sharded tests/fixtures/bad/hf ;;
     fuzz_pickle)

@@ -10,6 +10,7 @@
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/made_from.h"
 #include "tools/ckpt/report.h"
+#include "tools/ckpt/signature.h"
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/options.h"
 #include "tools/cli/progress.h"
@@ -19,6 +20,7 @@ typedef struct verify_args {
     prepare_args prepare;  /* first: the parser fills the whole; for --made-from */
     const char *made_from; /* the source of a conversion; NULL: none */
     double tolerance;
+    signature_args signature; /* key or cert: check it before anything else */
 } verify_args;
 
 /* Counts so far. */
@@ -234,6 +236,27 @@ static int verify_made_from(verify_tally *v, verify_args *a, ckpt_err *err)
     return rc;
 }
 
+/* True if a signature must be checked. */
+static bool verify_signed(const verify_args *a)
+{
+    return a->signature.key || a->signature.cert;
+}
+
+/* Check the signature; differences are findings, as those of the checkpoint itself. */
+static int verify_signature(verify_tally *v, verify_args *a, ckpt_err *err)
+{
+    cli_args *cli = &a->prepare.write.cli;
+    const ckpt_verify_opts to = {.finding = verify_finding, .finding_ctx = v};
+    int rc = signature_verify(&a->signature, cli, &to, &v->j, err);
+
+    if (rc == CKPT_OK)
+        rc = verify_strict(v, cli, err);
+    // the findings on stdout have already reported it
+    if (v->n_errors && rc == CKPT_EDIGEST)
+        err->text[0] = 0;
+    return rc;
+}
+
 static int verify_run(cli_args *a, ckpt_err *err)
 {
     verify_args *args = (verify_args *)a;
@@ -241,11 +264,18 @@ static int verify_run(cli_args *a, ckpt_err *err)
 
     // damage in one shard is damage of the checkpoint
     a->open.whole_checkpoint = !args->prepare.as_file;
-    if (args->made_from && a->n_operands > 1)
-        return fail(err, CKPT_EUSAGE, "--made-from proves one checkpoint, found %d", a->n_operands);
+    if (a->n_operands > 1 && (args->made_from || verify_signed(args)))
+        return fail(err, CKPT_EUSAGE, "--%s %s one checkpoint, found %d",
+                    args->made_from       ? "made-from"
+                    : args->signature.key ? "key"
+                                          : "cert",
+                    args->made_from ? "proves" : "vouches for", a->n_operands);
     if (a->json)
         json_begin(&v.j);
-    int rc = a->n_operands > 1 ? verify_each(&v, a, err) : verify_one(&v, a, a->operand[0], err);
+    int rc = verify_signed(args) ? verify_signature(&v, args, err) : CKPT_OK;
+    // files that nobody vouches for are not read further
+    if (rc == CKPT_OK)
+        rc = a->n_operands > 1 ? verify_each(&v, a, err) : verify_one(&v, a, a->operand[0], err);
     if (rc == CKPT_OK && args->made_from)
         rc = verify_made_from(&v, args, err);
     if (a->json)
@@ -265,6 +295,14 @@ static const cli_option verify_options[] = {
     {"strict", 0, CLI_FLAG, offsetof(cli_args, strict), NULL, "fail on warnings"},
     OPTION_MEMORY,
     OPTION_JOBS,
+    {"key", 'k', CLI_FILE, offsetof(verify_args, signature.key), "PUB",
+     "check the signature by the signer's public key (PEM)"},
+    {"cert", 0, CLI_FILE, offsetof(verify_args, signature.cert), "CHAIN",
+     "check the signature by trusted certificates (PEM)"},
+    {"signature", 0, CLI_FILE, offsetof(verify_args, signature.file), "FILE",
+     "the signature (default: PATH/model.sig; of a file: PATH.sig)"},
+    {"follow-links", 0, CLI_FLAG, offsetof(verify_args, signature.follow_links), NULL,
+     "compare the files behind symbolic links"},
     {"made-from", 0, CLI_SOURCE, offsetof(verify_args, made_from), "SRC",
      "prove that ckpt convert makes PATH from SRC"},
     {"tol", 0, CLI_NUMBER, offsetof(verify_args, tolerance), "X",
@@ -298,7 +336,20 @@ static int verify_read(cli_args *cli, ckpt_err *err)
     write_args *w = &a->prepare.write;
     int rc = a->made_from && w->config ? write_config(w, err) : CKPT_OK;
 
+    if (rc == CKPT_OK && (a->signature.file || a->signature.follow_links) && !verify_signed(a))
+        rc = fail(err, CKPT_EUSAGE, "--%s needs --key PUB or --cert CHAIN",
+                  a->signature.file ? "signature" : "follow-links");
+    if (rc == CKPT_OK && a->signature.key && a->signature.cert)
+        rc = fail(err, CKPT_EUSAGE, "--key and --cert exclude each other");
+    if (rc == CKPT_OK && verify_signed(a))
+        rc = signature_read(&a->signature, cli->operand[0], err);
     return rc == CKPT_OK && a->made_from ? maps_read(&w->maps, w->map, err) : rc;
+}
+
+static void verify_release(cli_args *cli)
+{
+    signature_free(&((verify_args *)cli)->signature);
+    write_release(cli);
 }
 
 /* The options of a conversion need one to prove. */
@@ -332,6 +383,6 @@ const cli_verb verb_verify = {
     .uses = "R",
     .run = verify_run,
     .read = verify_read,
-    .release = write_release,
+    .release = verify_release,
     .room = sizeof(verify_args),
 };

@@ -98,6 +98,8 @@ static void failures_of_the_rest(void **state)
     FAILS(ckpt_view_prefetch(NULL, 0, 1, 0, &err));
     FAILS(ckpt_view_stream(NULL, 0, NULL, NULL, &err));
     FAILS(ckpt_clean(NULL, NULL, &err));
+    FAILS(ckpt_sign(NULL, NULL, NULL, &err));
+    FAILS(ckpt_signature_check(NULL, NULL, NULL, &err));
     FAILS(ckpt_map_select(NULL, NULL, &err));
     FAILS(ckpt_map_keep_model(NULL, NULL, &err));
     FAILS(ckpt_map_set_model_folder(NULL, NULL, &err));

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+# Keys and certificates that do not sign, and outputs that are not replaced.
+keys=$FIXTURES/model_signing
+cp -r "$keys/model" m
+chmod -R u+w m
+try() {
+    ckpt sign m "$@" 2>&1
+    echo "status $?"
+}
+try
+try --key "$keys/ed25519.key"
+try --key "$keys/p256.pub"
+try --key none.pem
+try --key "$keys/p256.key" --cert "$keys/good.chain"
+try --key "$keys/good.key" --cert "$keys/good.key"
+try --key "$keys/past.key" --cert "$keys/past.chain"
+try --key "$keys/p256.key" -o none/of/these/m.sig
+ls none 2>&1
+try --key "$keys/p256.key" --json
+try --key "$keys/p256.key"
+try --key "$keys/good.key" --cert "$keys/good.chain" --force
+ckpt verify m --cert "$keys/good.root"
+echo "== checking"
+check() {
+    ckpt verify m "$@" 2>&1
+    echo "status $?"
+}
+check --signature m/model.sig
+check --key "$keys/p256.key"
+check --key "$keys/good.chain"
+check --key "$keys/p256.pub" --cert "$keys/good.root"
+check --key "$keys/p256.pub" --signature none.sig
+check --key "$keys/p256.pub" --signature m/model.safetensors
+ckpt verify m m --key "$keys/p256.pub"
+echo "status $?"
+ckpt sign hf://a/b --key "$keys/p256.key" -o x.sig
+echo "status $?"
+echo "== one file"
+ckpt sign m/model.safetensors --key "$keys/p256.key"
+ckpt verify m/model.safetensors --key "$keys/p256.pub"
