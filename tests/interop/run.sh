@@ -30,6 +30,9 @@ if [ -n "$install" ]; then
     "$venv/bin/python" -c 'import gguf, sentencepiece' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" gguf sentencepiece || status=1
     "$venv/bin/python" -c 'import lightning' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" lightning || status=1
     "$venv/bin/python" -c 'import sklearn' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" scikit-learn || status=1
+    # a venv of its own: with its many small packages it must not choose versions for the others
+    "$venv/signing/bin/python" -c 'import model_signing' 2>/dev/null ||
+        { python3 -m venv "$venv/signing" && "$venv/signing/bin/pip" install -q "${pinned[@]}" model-signing pyopenssl; } || status=1
     "$venv/bin/python" -c 'import bitsandbytes' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" bitsandbytes || status=1
 fi
 
@@ -77,6 +80,11 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/tokenizers_equal.py --encode "$build/encode"
     part tests/interop/chat_equal.py --encode "$build/encode"
     part tests/interop/shapes.py --bin "$bin"
+    if [ -x "$venv/signing/bin/python" ]; then
+        venv=$venv/signing part tests/interop/signatures.py --bin "$bin"
+    else
+        echo "-- signatures.py: skipped ($venv/signing is absent; run with --install)"
+    fi
     part tests/interop/quantized.py --bin "$bin"
     # two minutes once; without it, the reason is said and the rest goes on
     if ! turn 0 formats/gguf formats/hf libckpt/transform tools/share/maps tests/interop/llama.sh tests/interop/llama_cpp.py; then
