@@ -366,28 +366,49 @@ static bool ca_is_reduce(const ckpt_value *v)
 }
 
 /*
- * Check a call of a global name.  Allowed are names that data calls, and standard library functions
- * with the arguments that pickles of its own objects use: type(None), iter([...]), map(int, ...),
- * and reduce(operator.or_, ...), which is int | None.
+ * Check the arguments of the standard library functions that pickles of its own objects call:
+ * type(None), iter([...]), map(int, ...), and reduce(operator.or_, ...), which is int | None.
+ *
+ * false  callee is not one of them; *ok is unchanged
  */
-static int ca_check_library(const ckpt_pk *p, const ckpt_value *callee, const ckpt_seq *a)
+static bool ca_is_special(const ckpt_pk *p, const ckpt_value *callee, const ckpt_seq *a, bool *ok)
+{
+    const ckpt_value *first = a->n > 0 ? a->at[0] : NULL;
+
+    if (ca_is_builtin(callee, "type"))
+        *ok =
+            a->n == 1 && (first->kind == CKPT_V_NONE || ckpt_pk_id(p, first) == CKPT_NAME_CONSTANT);
+    else if (ca_is_builtin(callee, "iter"))
+        *ok = a->n == 1;
+    else if (ca_applies(callee))
+        *ok = a->n >= 2 && (ca_is_plain(p, first) || (first->kind == CKPT_V_NONE &&
+                                                      strstr(callee->as.global.name.at, "filter")));
+    else if (ca_is_reduce(callee))
+        *ok = *ok && a->n == 2 && ca_is_operator(first) &&
+              strcmp(first->as.global.name.at, "or_") == 0;
+    else
+        return false;
+    return true;
+}
+
+/*
+ * Check a call of a global name.  Allowed are names that data calls, and standard library functions
+ * with the arguments that pickles of its own objects use.  A million objects call few names, so a
+ * name that may have any arguments is looked up once.
+ */
+static int ca_check_library(ckpt_pk *p, const ckpt_value *callee, const ckpt_seq *a)
 {
     if (callee->kind != CKPT_V_GLOBAL)
         return CKPT_OK;
-    const ckpt_value *first = a->n > 0 ? a->at[0] : NULL;
-    bool ok = ckpt_name_called(&callee->as.global);
+    uint32_t number = callee->mark & CKPT_PK_NUMBER;
 
-    if (ca_is_builtin(callee, "type"))
-        ok =
-            a->n == 1 && (first->kind == CKPT_V_NONE || ckpt_pk_id(p, first) == CKPT_NAME_CONSTANT);
-    else if (ca_is_builtin(callee, "iter"))
-        ok = a->n == 1;
-    else if (ca_applies(callee))
-        ok = a->n >= 2 && (ca_is_plain(p, first) || (first->kind == CKPT_V_NONE &&
-                                                     strstr(callee->as.global.name.at, "filter")));
-    else if (ca_is_reduce(callee))
-        ok = ok && a->n == 2 && ca_is_operator(first) &&
-             strcmp(first->as.global.name.at, "or_") == 0;
+    if (number > 0 && p->names.at[number - 1].free)
+        return CKPT_OK;
+    bool ok = ckpt_name_called(&callee->as.global);
+    bool special = ca_is_special(p, callee, a, &ok);
+
+    if (number > 0)
+        p->names.at[number - 1].free = ok && !special;
     return ok ? CKPT_OK
               : ckpt_pk_fail(p, CKPT_EUNSAFE,
                              "the pickle calls %.*s.%.*s in a way that data does not need; refused",
@@ -463,7 +484,7 @@ static bool ca_is_callable(const ckpt_pk *p, const ckpt_value *v)
  * Check a call: the callee must be a name, or an object that may be called; the arguments must be a
  * tuple.
  */
-static int ca_check_callee(const ckpt_pk *p, const ckpt_value *callee, const ckpt_value *args)
+static int ca_check_callee(ckpt_pk *p, const ckpt_value *callee, const ckpt_value *args)
 {
     if (args->kind != CKPT_V_TUPLE)
         return ckpt_pk_fail(p, CKPT_EFORMAT, "the arguments of a call are not a tuple");

@@ -26,6 +26,7 @@ typedef struct ckpt_pk_name {
     ckpt_value *global; /* the GLOBAL */
     ckpt_value *node;   /* the node to push: the GLOBAL, or a DTYPE */
     ckpt_name_id id;
+    bool free; /* known to be called by data with any arguments (call.c) */
 } ckpt_pk_name;
 
 CKPT_VEC(ckpt_pk_names, ckpt_pk_name);
