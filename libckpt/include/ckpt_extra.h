@@ -385,6 +385,60 @@ CKPT_API int ckpt_sign(const char *path, const ckpt_sign_opts *opts, ckpt_sign_r
 CKPT_API int ckpt_signature_check(const char *path, const ckpt_sign_opts *opts,
                                   ckpt_sign_report *report, ckpt_err *err);
 
+/* ---- attestations ---- */
+
+/* An option of a conversion; value NULL: a flag. */
+typedef struct ckpt_option {
+    const char *name, *value;
+} ckpt_option;
+
+/* A conversion that has ended well. */
+typedef struct ckpt_attest_opts {
+    size_t size;                /* sizeof this struct, or 0: see ckpt.h */
+    const char *command;        /* "convert" */
+    const char *source;         /* path of the source as the user gave it; NULL: several */
+    const char *target;         /* path of the result */
+    const ckpt_option *options; /* of the command; may be NULL */
+    size_t n_options;
+    const char *const *operands; /* its other words; may be NULL */
+    size_t n_operands;
+    const ckpt_map *from, *to;     /* the maps of the run */
+    const ckpt_run_report *report; /* of the run */
+    const ckpt_run_opts *run;      /* only progress counts; or NULL */
+} ckpt_attest_opts;
+
+/*
+ * Write an in-toto statement about a conversion: the SHA-256 of the files of source and result, the
+ * command, and the counts of the run (ckpt-signature(5)). It hashes the files of from, which must
+ * not have changed since they were read, and of to, and replaces an older file.
+ *
+ * Errors   CKPT_EUNSUPPORTED: a remote source; CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED
+ */
+CKPT_API int ckpt_attest_write(const char *file, const ckpt_attest_opts *opts, ckpt_err *err);
+
+typedef struct ckpt_attested ckpt_attested;
+
+/*
+ * Read such a statement.
+ *
+ * Errors   CKPT_EFORMAT; CKPT_EUNSUPPORTED: another kind of statement; CKPT_EMISSING, CKPT_EIO,
+ *          CKPT_ELIMIT
+ */
+CKPT_API int ckpt_attest_read(ckpt_attested **out, const char *file, ckpt_err *err);
+CKPT_API void ckpt_attest_free(ckpt_attested *a);
+
+/* Option i of the command, NULL past the end; texts live as long as the statement. */
+CKPT_API const ckpt_option *ckpt_attest_option_at(const ckpt_attested *a, size_t i);
+
+/*
+ * Compare the hashes of the statement with the files of the result at target, and of the source at
+ * source; finding receives each difference, or is NULL. n_files gets the number of files.
+ *
+ * Errors   CKPT_EDIGEST: a file differs or is missing; CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED
+ */
+CKPT_API int ckpt_attest_check(const ckpt_attested *a, const char *target, const char *source,
+                               const ckpt_verify_opts *opts, uint64_t *n_files, ckpt_err *err);
+
 /* ---- cleaning ---- */
 
 /*

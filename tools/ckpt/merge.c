@@ -344,6 +344,7 @@ static const cli_option merge_options[] = {
     OPTION_FORCE,
     OPTION_NO_FSYNC,
     OPTION_NO_SIDE_FILES,
+    OPTION_ATTEST,
     OPTION_DRY_RUN,
     OPTION_JSON,
     OPTION_QUIET,

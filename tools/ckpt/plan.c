@@ -15,6 +15,7 @@
 #include <sys/statvfs.h>
 
 #include "ckpt_extra.h"
+#include "tools/ckpt/attest.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/report.h"
 
@@ -466,8 +467,10 @@ static void outcome_show(convert_job *job, const write_args *a)
 int plan_carry_out(convert_job *job, write_args *a, ckpt_err *err)
 {
     // do all steps that can fail before the first byte is written
-    int rc = job_prepare(job, err);
+    int rc = attest_check(job, a, err);
 
+    if (rc == CKPT_OK)
+        rc = job_prepare(job, err);
     if (rc == CKPT_OK) {
         effects_of_layout(a, job->from, job->to);
         job_say_findings(job, !a->cli.quiet);
@@ -479,6 +482,8 @@ int plan_carry_out(convert_job *job, write_args *a, ckpt_err *err)
         bool pours = args_to_stdout(&a->cli);
 
         rc = pours ? pipe_run(job, err) : job_run(job, err);
+        if (rc == CKPT_OK)
+            rc = attest_write(job, a, err);
         if (rc == CKPT_OK && !pours)
             outcome_show(job, a);
     }

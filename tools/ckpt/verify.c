@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdio.h>
 
+#include "tools/ckpt/attest.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/made_from.h"
 #include "tools/ckpt/report.h"
@@ -21,6 +22,7 @@ typedef struct verify_args {
     const char *made_from; /* the source of a conversion; NULL: none */
     double tolerance;
     signature_args signature; /* key or cert: check it before anything else */
+    ckpt_attested *attested;  /* the statement of --attest */
 } verify_args;
 
 /* Counts so far. */
@@ -257,6 +259,38 @@ static int verify_signature(verify_tally *v, verify_args *a, ckpt_err *err)
     return rc;
 }
 
+/* Compare the hashes of the statement with the files. */
+static int verify_attested(verify_tally *v, const verify_args *a, ckpt_err *err)
+{
+    const cli_args *cli = &a->prepare.write.cli;
+    ckpt_run_opts run = cli->run;
+    const ckpt_verify_opts opts = {.run = &run, .finding = verify_finding, .finding_ctx = v};
+    char files[COUNT_ROOM];
+    uint64_t n = 0;
+    progress p;
+
+    if (cli->json) {
+        json_open(&v->j, "attestation", '{');
+        json_open(&v->j, "findings", '[');
+    }
+    progress_begin(&p, "hashing", cli->quiet, &run);
+    int rc = ckpt_attest_check(a->attested, cli->operand[0], a->made_from, &opts, &n, err);
+    progress_end(&p);
+    if (cli->json) {
+        json_close(&v->j, ']');
+        json_uint(&v->j, "files", n);
+        json_bool(&v->j, "ok", rc == CKPT_OK);
+        json_int(&v->j, "status", ckpt_err_status(rc));
+        json_close(&v->j, '}');
+    } else if (rc == CKPT_OK && !cli->quiet) {
+        out_printf("statement ok: the SHA-256 of %s\n", count_text(files, n, "file"));
+    }
+    // the findings on stdout have already reported it
+    if (v->n_errors && rc == CKPT_EDIGEST)
+        err->text[0] = 0;
+    return rc;
+}
+
 static int verify_run(cli_args *a, ckpt_err *err)
 {
     verify_args *args = (verify_args *)a;
@@ -276,6 +310,8 @@ static int verify_run(cli_args *a, ckpt_err *err)
     // files that nobody vouches for are not read further
     if (rc == CKPT_OK)
         rc = a->n_operands > 1 ? verify_each(&v, a, err) : verify_one(&v, a, a->operand[0], err);
+    if (rc == CKPT_OK && args->attested)
+        rc = verify_attested(&v, args, err);
     if (rc == CKPT_OK && args->made_from)
         rc = verify_made_from(&v, args, err);
     if (a->json)
@@ -305,6 +341,8 @@ static const cli_option verify_options[] = {
      "compare the files behind symbolic links"},
     {"made-from", 0, CLI_SOURCE, offsetof(verify_args, made_from), "SRC",
      "prove that ckpt convert makes PATH from SRC"},
+    {"attest", 0, CLI_FILE, PREPARE_AT(write.attest), "FILE",
+     "take the options of the conversion from its statement"},
     {"tol", 0, CLI_NUMBER, offsetof(verify_args, tolerance), "X",
      "let values differ by X from SRC's (default: 0)"},
     OPTION_INCLUDE,
@@ -334,7 +372,13 @@ static int verify_read(cli_args *cli, ckpt_err *err)
 {
     verify_args *a = (verify_args *)cli;
     write_args *w = &a->prepare.write;
-    int rc = a->made_from && w->config ? write_config(w, err) : CKPT_OK;
+    if (w->attest && !a->made_from)
+        return fail(err, CKPT_EUSAGE, "--attest needs --made-from SRC");
+    // its options may name the files of the next steps
+    int rc = w->attest ? attest_read(&a->attested, &cli->line, w->attest, err) : CKPT_OK;
+
+    if (rc == CKPT_OK && a->made_from && w->config)
+        rc = write_config(w, err);
 
     if (rc == CKPT_OK && (a->signature.file || a->signature.follow_links) && !verify_signed(a))
         rc = fail(err, CKPT_EUSAGE, "--%s needs --key PUB or --cert CHAIN",
@@ -349,6 +393,7 @@ static int verify_read(cli_args *cli, ckpt_err *err)
 static void verify_release(cli_args *cli)
 {
     signature_free(&((verify_args *)cli)->signature);
+    ckpt_attest_free(((verify_args *)cli)->attested);
     write_release(cli);
 }
 

@@ -12,6 +12,9 @@
 #define OPTION_ALLOW_OVERFLOW \
     {"allow-overflow", 0, CLI_FLAG, offsetof(write_args, allow_overflow), NULL, \
      "accept values beyond the dtype's range"}
+#define OPTION_ATTEST \
+    {"attest", 0, CLI_RESULT, offsetof(write_args, attest), "FILE", \
+     "write a statement with the SHA-256 of source and output"}
 #define OPTION_BACKWARDS \
     {"backwards", 0, CLI_FLAG, offsetof(write_args, backwards), NULL, \
      "apply the map's FILE from right to left"}

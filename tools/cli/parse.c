@@ -222,8 +222,10 @@ int cli_take(cli_line *line, const cli_option *o, const char *word, ckpt_err *er
     bool own = o < common || o >= common + N_COMMON;
     void *field = (char *)(own ? line->values : line) + o->at;
 
-    if (own)
+    if (own) {
         line->given[o - line->verb->options] = true;
+        line->said[o - line->verb->options] = word;
+    }
     if (o == &common[0] && word && strcmp(word, "all") != 0)
         return fail(err, CKPT_EUSAGE, "--help: expected 'all' or nothing, found '%s'", word);
     if (o == &common[0])

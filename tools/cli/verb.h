@@ -133,6 +133,8 @@ struct cli_line {
     bool help, version;
     bool help_all;               /* --help=all: options of all headings */
     bool given[CLI_MAX_OPTIONS]; /* indexed by the verb's own table of options */
+    /* its value as it was written, if it has one; of a list the last */
+    const char *said[CLI_MAX_OPTIONS];
     int argc;
     char **owned; /* rewritten copies of argv */
     const char **lists[CLI_MAX_LISTS];

@@ -24,6 +24,7 @@ typedef struct write_args {
     bool backwards;      /* apply the map of a file from right to left */
     cli_list sizes;
     const char *config;     /* the model's config.json, or its folder */
+    const char *attest;     /* the statement to write */
     const char *hub_layout; /* --layout; for training state, moved to target.layout */
 
     cli_maps maps;     /* the map of --map, or all maps */

@@ -318,12 +318,14 @@ static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
                  : fn(ctx, a, a->operand[i], uses[i]);
     for (; rc == 0 && o && o->name; o++) {
         const char *path = NULL;
-        if (o->kind == CLI_FILE || o->kind == CLI_SOURCE || o->kind == CLI_OUTPUT)
+        if (o->kind == CLI_FILE || o->kind == CLI_SOURCE || o->kind == CLI_OUTPUT ||
+            o->kind == CLI_RESULT)
             memcpy(&path, (const char *)a + o->at, sizeof path);
         if (path)
             rc = fn(ctx, a, path,
                     o->kind == CLI_FILE     ? 'f'
                     : o->kind == CLI_SOURCE ? 'r'
+                    : o->kind == CLI_RESULT ? 'a'
                     : *uses == 'w'          ? 'o' // merge's output follows the rules of convert's
                                             : 'p');
         if (rc == 0 && o->kind == CLI_SOURCES)
@@ -336,7 +338,7 @@ static int sandbox_each(const cli_args *a, sandbox_fn fn, void *ctx)
 static int sandbox_check(void *ctx, const cli_args *a, const char *path, char use)
 {
     (void)a;
-    return strchr("odp", use) ? ckpt_output_check(path, ctx) : CKPT_OK;
+    return strchr("odpa", use) ? ckpt_output_check(path, ctx) : CKPT_OK;
 }
 
 int sandbox_check_outputs(const cli_args *a, ckpt_err *err)
@@ -370,17 +372,27 @@ typedef struct sandbox_paths {
 static int sandbox_plan(void *ctx, const cli_args *a, const char *path, char use)
 {
     sandbox_paths *p = ctx;
-    bool output = use == 'o' || use == 'd' || use == 'p';
+    bool output = use == 'o' || use == 'd' || use == 'p' || use == 'a';
 
     p->any = p->any || !output;
     p->network = p->network || (!output && ckpt_path_is_remote(path));
     p->writes = p->writes || sandbox_edits(a, use) || (output && !a->dry_run);
-    if (!output || p->s->folder)
+    if (!output || p->s->folder || use == 'a')
         return CKPT_OK;
     p->s->folder = sandbox_output(a, path, use);
     if (!p->s->folder)
         return fail(p->err, CKPT_ELIMIT, "out of memory");
     return a->dry_run ? CKPT_OK : sandbox_make(p->s, !a->run.skip_fsync, p->err);
+}
+
+/* Allow writing in the folder of a file that is written beside the output. */
+static void sandbox_beside(int rules, const char *path)
+{
+    char *folder = sandbox_parent(path);
+
+    if (folder)
+        (void)landlock_allow(rules, AT_FDCWD, folder, LANDLOCK_READ | LANDLOCK_WRITE);
+    free(folder);
 }
 
 /* Second pass: allow the paths of the command line. */
@@ -392,6 +404,8 @@ static int sandbox_rule(void *ctx, const cli_args *a, const char *path, char use
         return CKPT_OK;
     if (use == 'f')
         (void)landlock_allow(p->rules, AT_FDCWD, path, LANDLOCK_READ);
+    else if (use == 'a' && !a->dry_run)
+        sandbox_beside(p->rules, path);
     else if (sandbox_edits(a, use))
         sandbox_source(p->rules, path, LANDLOCK_READ | LANDLOCK_WRITE);
     else if (use == 'r' || use == 'l')

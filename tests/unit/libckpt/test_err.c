@@ -100,6 +100,11 @@ static void failures_of_the_rest(void **state)
     FAILS(ckpt_clean(NULL, NULL, &err));
     FAILS(ckpt_sign(NULL, NULL, NULL, &err));
     FAILS(ckpt_signature_check(NULL, NULL, NULL, &err));
+    FAILS(ckpt_attest_write(NULL, NULL, &err));
+    FAILS(ckpt_attest_read(NULL, NULL, &err));
+    FAILS(ckpt_attest_check(NULL, NULL, NULL, NULL, NULL, &err));
+    assert_null(ckpt_attest_option_at(NULL, 0));
+    ckpt_attest_free(NULL);
     FAILS(ckpt_map_select(NULL, NULL, &err));
     FAILS(ckpt_map_keep_model(NULL, NULL, &err));
     FAILS(ckpt_map_set_model_folder(NULL, NULL, &err));

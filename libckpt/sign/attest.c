@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * attest.c: writes and reads statements about conversions: which files were made of which, and how.
+ *
+ * A statement vouches for nothing by itself, unless it is signed or comes from a trusted place. So
+ * the reader hashes files of the result only below the path that its caller gives; sources may be
+ * elsewhere, if the conversion had several.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "ckpt_extra.h"
+#include "libckpt/base/digest.h"
+#include "libckpt/base/opts.h"
+#include "libckpt/codec/json/json.h"
+#include "libckpt/commit/latest.h"
+#include "libckpt/io/dir.h"
+#include "libckpt/io/io_digest.h"
+#include "libckpt/io/listing.h"
+#include "libckpt/sign/listed.h"
+
+enum { ATT_MAX = 64 << 20 }; /* bytes of a statement */
+
+static const char att_statement[] = "https://in-toto.io/Statement/v1",
+                  att_predicate[] = "urn:ckpt:conversion:v1";
+
+CKPT_VEC(att_options, ckpt_option);
+
+struct ckpt_attested {
+    ckpt_arena *arena;
+    const char *file;
+    att_options options;
+    ckpt_signed_items result, source; /* names relative to the paths of the conversion */
+};
+
+/* ---- hashes ---- */
+
+/* Hash one file; `known` is its identity when it was read, or NULL. */
+static int att_hash(uint8_t out[32], const char *path, const ckpt_identity *known,
+                    ckpt_progress *progress, ckpt_err *err)
+{
+    ckpt_io *io = NULL;
+    int rc = ckpt_io_open_here(&io, path, err);
+
+    if (rc == CKPT_OK && known && !ckpt_identity_same(known, &io->id))
+        rc = ckpt_io_unlike(path, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_io_sha256(out, io, progress, err);
+    ckpt_io_close(io);
+    return rc;
+}
+
+/* The part of a path below a folder; its last part if it is the path itself; else the path. */
+static const char *att_below(const char *path, const char *folder)
+{
+    size_t n = folder ? strlen(folder) : 0;
+
+    while (n > 1 && folder[n - 1] == '/')
+        n--;
+    if (n == 0 || strncmp(path, folder, n) != 0 || (path[n] != '/' && path[n] != 0))
+        return path;
+    const char *last = strrchr(path, '/'), *rest = path + n;
+    while (*rest == '/')
+        rest++;
+    return *rest ? rest : last ? last + 1 : path;
+}
+
+/* Add a file that was hashed. */
+static int att_add(ckpt_signed_items *items, const char *name, const uint8_t digest[32],
+                   ckpt_err *err)
+{
+    ckpt_signed_item *item = ckpt_vec_push(items);
+
+    if (!item)
+        return ckpt_fail_memory(err);
+    item->name = name;
+    memcpy(item->digest, digest, sizeof item->digest);
+    return CKPT_OK;
+}
+
+/* Hash the files that the source was read from. */
+static int att_source(ckpt_signed_items *out, const ckpt_attest_opts *o, ckpt_progress *progress,
+                      ckpt_err *err)
+{
+    uint8_t digest[32];
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < o->from->files.n; i++) {
+        const ckpt_map_file *f = &o->from->files.at[i];
+        const ckpt_identity known = {f->dev,      f->ino,     f->mtime_s,
+                                     f->mtime_ns, f->ctime_s, f->ctime_ns};
+
+        if (f->input || ckpt_path_is_remote(f->path))
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "%s: a statement needs the SHA-256 of files on this machine: download "
+                             "the source",
+                             f->path);
+        rc = att_hash(digest, f->path, &known, progress, err);
+        if (rc == CKPT_OK)
+            rc = att_add(out, att_below(f->path, o->source), digest, err);
+    }
+    return rc;
+}
+
+/* Hash the files of the result, by their names below its path. */
+static int att_result(ckpt_signed_items *out, const ckpt_attest_opts *o, ckpt_arena *arena,
+                      ckpt_progress *progress, ckpt_err *err)
+{
+    const char *folder = ckpt_map_output_folder(o->to);
+    uint8_t digest[32];
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < o->to->files.n; i++) {
+        const char *name = ckpt_arena_printf(arena, "%s%s%s", folder ? folder : "",
+                                             folder ? "/" : "", o->to->files.at[i].path);
+        const char *path = name ? ckpt_path_join(arena, ckpt_map_output_dir(o->to), name) : NULL;
+
+        rc = path ? att_hash(digest, path, NULL, progress, err) : ckpt_fail_memory(err);
+        if (rc == CKPT_OK)
+            rc = att_add(out, name, digest, err);
+    }
+    return rc;
+}
+
+/* ---- writing ---- */
+
+static bool att_string(ckpt_bytes *out, const char *before, const char *s)
+{
+    return ckpt_bytes_printf(out, "%s", before) && ckpt_json_string(out, s, strlen(s), true);
+}
+
+/* Append files as in-toto's resource descriptors. */
+static bool att_put_files(ckpt_bytes *out, const ckpt_signed_items *items)
+{
+    char hex[65];
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < items->n; i++) {
+        ckpt_sha256_hex(items->at[i].digest, hex);
+        ok = att_string(out, i ? ",\n    {\"name\": " : "\n    {\"name\": ", items->at[i].name) &&
+             ckpt_bytes_printf(out, ", \"digest\": {\"sha256\": \"%s\"}}", hex);
+    }
+    return ok;
+}
+
+static bool att_put_options(ckpt_bytes *out, const ckpt_attest_opts *o)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < o->n_options; i++) {
+        ok = att_string(out, i ? ", {\"name\": " : "{\"name\": ", o->options[i].name);
+        if (ok && o->options[i].value)
+            ok = att_string(out, ", \"value\": ", o->options[i].value);
+        ok = ok && ckpt_bytes_printf(out, "}");
+    }
+    return ok;
+}
+
+static bool att_put_operands(ckpt_bytes *out, const ckpt_attest_opts *o)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < o->n_operands; i++)
+        ok = att_string(out, i ? ", " : "", o->operands[i]);
+    return ok;
+}
+
+/* Append the counts of the run. */
+static bool att_put_report(ckpt_bytes *out, const ckpt_run_report *r)
+{
+    return ckpt_bytes_printf(
+        out,
+        "{\"tensors\": %" PRIu64 ", \"elements\": %" PRIu64 ", \"records_checked\": %" PRIu64
+        ", \"records_without_crc\": %" PRIu64 ", \"elements_compared\": %" PRIu64
+        ",\n      \"nan\": %" PRIu64 ", \"inf\": %" PRIu64 ", \"overflowed\": %" PRIu64
+        ", \"rounded_to_zero\": %" PRIu64 ",\n      \"state_carried\": %" PRIu64
+        ", \"state_rewritten\": %" PRIu64 ", \"state_left_out\": %" PRIu64 "}",
+        r->n_tensors, r->n_elems, r->n_records_checked, r->n_records_no_crc, r->n_compared,
+        r->n_nan, r->n_inf, r->n_over, r->n_zero, r->n_state_carried, r->n_state_rewritten,
+        r->n_state_left_out);
+}
+
+/* Append the statement. */
+static int att_put(ckpt_bytes *out, const ckpt_attest_opts *o, const ckpt_signed_items *result,
+                   const ckpt_signed_items *source, ckpt_err *err)
+{
+    bool ok = ckpt_bytes_printf(out, "{\"_type\": \"%s\",\n  \"subject\": [", att_statement) &&
+              att_put_files(out, result) &&
+              ckpt_bytes_printf(out, "],\n  \"predicateType\": \"%s\",\n  \"predicate\": {\n",
+                                att_predicate) &&
+              att_string(out, "    \"command\": ", o->command) &&
+              att_string(out, ", \"version\": ", ckpt_version());
+
+    ok = ok && ckpt_bytes_printf(out, ",\n    \"operands\": [") && att_put_operands(out, o) &&
+         ckpt_bytes_printf(out, "],\n    \"options\": [") && att_put_options(out, o) &&
+         ckpt_bytes_printf(out, "],\n    \"materials\": [") && att_put_files(out, source) &&
+         ckpt_bytes_printf(out, "],\n    \"proved\": ") && att_put_report(out, o->report) &&
+         ckpt_bytes_printf(out, "\n  }\n}\n");
+    return ok && ckpt_bytes_add(out, "", 1) ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+/* Write the text to its place, which appears complete. */
+static int att_replace(const char *file, const ckpt_bytes *text, ckpt_err *err)
+{
+    const char *slash = strrchr(file, '/');
+    ckpt_arena *arena = ckpt_arena_new(0);
+    const char *folder = arena ? ckpt_arena_string(arena, slash ? file : ".",
+                                                   slash > file ? (uint64_t)(slash - file) : 1)
+                               : NULL;
+    int rc =
+        folder ? ckpt_latest_replace(folder, slash ? slash + 1 : file, (const char *)text->at, err)
+               : ckpt_fail_memory(err);
+
+    ckpt_arena_free(arena);
+    return rc;
+}
+
+/* The bytes to hash. */
+static uint64_t att_total(const ckpt_attest_opts *o)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < o->from->files.n; i++)
+        n += o->from->files.at[i].size;
+    for (size_t i = 0; i < o->to->files.n; i++)
+        n += o->to->files.at[i].size;
+    return n;
+}
+
+int ckpt_attest_write(const char *file, const ckpt_attest_opts *opts, ckpt_err *err)
+{
+    ckpt_err_clear(err);
+    ckpt_attest_opts o;
+    ckpt_run_opts run;
+    ckpt_signed_items result = {0}, source = {0};
+    ckpt_progress *progress = NULL;
+    ckpt_bytes text = {0};
+    int rc = ckpt_opts_take(&o, sizeof o, opts, "ckpt_attest_opts", err);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_opts_take(&run, sizeof run, o.run, "ckpt_run_opts", err);
+    if (rc == CKPT_OK && (!file || !o.command || !o.target || !o.from || !o.to || !o.report))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "a statement needs a file, a command, maps and a report");
+    if (rc != CKPT_OK)
+        return rc;
+    ckpt_arena *arena = ckpt_arena_new(0);
+    rc = arena ? ckpt_progress_new(&progress, &run, att_total(&o), err) : ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        rc = att_source(&source, &o, progress, err);
+    if (rc == CKPT_OK)
+        rc = att_result(&result, &o, arena, progress, err);
+    if (rc == CKPT_OK)
+        rc = att_put(&text, &o, &result, &source, err);
+    if (rc == CKPT_OK)
+        rc = att_replace(file, &text, err);
+    ckpt_vec_free(&text);
+    ckpt_vec_free(&result);
+    ckpt_vec_free(&source);
+    ckpt_progress_free(progress);
+    ckpt_arena_free(arena);
+    return rc;
+}
+
+/* ---- reading ---- */
+
+static int att_bad(const ckpt_attested *a, const char *what, ckpt_err *err)
+{
+    return ckpt_fail(err, CKPT_EFORMAT, "%s: the statement has %s", a->file, what);
+}
+
+/* The text of a member; NULL: it has none. */
+static const char *att_text(const ckpt_value *v, const char *key)
+{
+    const ckpt_value *text = ckpt_value_get(v, key);
+
+    return text && text->kind == CKPT_V_STR ? text->as.text.at : NULL;
+}
+
+/* Read files; paths of the source may lead elsewhere, if it had several. */
+static int att_files(ckpt_attested *a, ckpt_signed_items *out, const ckpt_value *list,
+                     ckpt_err *err)
+{
+    const ckpt_seq files = ckpt_value_seq(list);
+    int rc = files.n ? CKPT_OK : att_bad(a, "no files", err);
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < files.n; i++) {
+        const char *name = att_text(files.at[i], "name");
+        const char *hex = att_text(ckpt_value_get(files.at[i], "digest"), "sha256");
+        uint8_t digest[32];
+
+        rc = name && hex && *name && ckpt_sha256_parse(digest, hex)
+                 ? att_add(out, name, digest, err)
+                 : att_bad(a, "a file without name or SHA-256", err);
+    }
+    return rc;
+}
+
+static int att_options_of(ckpt_attested *a, const ckpt_value *list, ckpt_err *err)
+{
+    const ckpt_seq options = ckpt_value_seq(list);
+
+    for (uint64_t i = 0; i < options.n; i++) {
+        const char *name = att_text(options.at[i], "name");
+        ckpt_option *o = name ? ckpt_vec_push(&a->options) : NULL;
+
+        if (!name)
+            return att_bad(a, "an option without a name", err);
+        if (!o)
+            return ckpt_fail_memory(err);
+        *o = (ckpt_option){name, att_text(options.at[i], "value")};
+    }
+    return CKPT_OK;
+}
+
+/* Read a parsed statement, which lives in the arena. */
+static int att_take(ckpt_attested *a, const ckpt_value *root, ckpt_err *err)
+{
+    const ckpt_value *predicate = ckpt_value_get(root, "predicate");
+
+    if (!ckpt_value_is(ckpt_value_get(root, "_type"), att_statement) ||
+        !ckpt_value_is(ckpt_value_get(root, "predicateType"), att_predicate))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: is not a statement about a conversion: expected predicateType %s",
+                         a->file, att_predicate);
+    int rc = att_files(a, &a->result, ckpt_value_get(root, "subject"), err);
+    if (rc == CKPT_OK)
+        rc = att_files(a, &a->source, ckpt_value_get(predicate, "materials"), err);
+    return rc == CKPT_OK ? att_options_of(a, ckpt_value_get(predicate, "options"), err) : rc;
+}
+
+int ckpt_attest_read(ckpt_attested **out, const char *file, ckpt_err *err)
+{
+    ckpt_err_clear(err);
+    ckpt_value *root = NULL;
+
+    if (!out || !file)
+        return ckpt_fail(err, CKPT_EUSAGE, "no statement to read");
+    *out = NULL;
+    ckpt_attested *a = ckpt_alloc(sizeof *a);
+    int rc = a ? CKPT_OK : ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        a->arena = ckpt_arena_new(0);
+    if (rc == CKPT_OK && a->arena)
+        a->file = ckpt_arena_string(a->arena, file, strlen(file));
+    if (rc == CKPT_OK && !a->file)
+        rc = ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        rc = ckpt_json_read(&root, a->arena, file, ATT_MAX, err);
+    if (rc == CKPT_OK)
+        rc = att_take(a, root, err);
+    if (rc == CKPT_OK)
+        *out = a;
+    else
+        ckpt_attest_free(a);
+    return rc;
+}
+
+void ckpt_attest_free(ckpt_attested *a)
+{
+    if (a) {
+        ckpt_vec_free(&a->options);
+        ckpt_vec_free(&a->result);
+        ckpt_vec_free(&a->source);
+        ckpt_arena_free(a->arena);
+        ckpt_free(a);
+    }
+}
+
+const ckpt_option *ckpt_attest_option_at(const ckpt_attested *a, size_t i)
+{
+    return a && i < a->options.n ? &a->options.at[i] : NULL;
+}
+
+/* ---- checking ---- */
+
+/* A comparison of files with a statement. */
+typedef struct att_check {
+    const ckpt_attested *a;
+    const ckpt_verify_opts *opts;
+    ckpt_progress *progress;
+    uint64_t n_files, n_different;
+} att_check;
+
+/* Report a file that differs. */
+static int att_differs(att_check *c, const char *path, const char *how, ckpt_err *err)
+{
+    ckpt_err text = {0};
+
+    c->n_different++;
+    (void)ckpt_fail(&text, CKPT_EDIGEST, "%s %s", path, how);
+    if (c->opts->finding && c->opts->finding(c->opts->finding_ctx, 2, CKPT_EDIGEST, text.text) != 0)
+        return ckpt_fail(err, CKPT_ECANCELED, "%s: checking was stopped by its caller", path);
+    return CKPT_OK;
+}
+
+/* Compare the files below a path; elsewhere: other paths are taken as they are. */
+static int att_compare(att_check *c, const ckpt_signed_items *items, const char *root,
+                       bool elsewhere, ckpt_err *err)
+{
+    struct stat st;
+    bool one = items->n == 1 && stat(root, &st) == 0 && S_ISREG(st.st_mode);
+    ckpt_arena *arena = ckpt_arena_new(0);
+    int rc = arena ? CKPT_OK : ckpt_fail_memory(err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < items->n; i++) {
+        const char *name = items->at[i].name;
+        uint8_t digest[32];
+        ckpt_err why = {0};
+        bool below = ckpt_dir_parts_ok(name);
+        const char *path = one ? root : below ? ckpt_path_join(arena, root, name) : name;
+
+        if (!below && !elsewhere) {
+            rc = att_bad(c->a, "a file outside of the result", err);
+            break;
+        }
+        c->n_files++;
+        rc = path ? att_hash(digest, path, NULL, c->progress, &why) : ckpt_fail_memory(&why);
+        if (rc == CKPT_EMISSING)
+            rc = att_differs(c, path, "is missing: the statement has it", err);
+        else if (rc == CKPT_OK && memcmp(digest, items->at[i].digest, sizeof digest) != 0)
+            rc = att_differs(c, path, "was changed: its SHA-256 is not that of the statement", err);
+        else if (rc != CKPT_OK)
+            (void)ckpt_fail(err, rc, "%s", why.text);
+    }
+    ckpt_arena_free(arena);
+    return rc;
+}
+
+int ckpt_attest_check(const ckpt_attested *a, const char *target, const char *source,
+                      const ckpt_verify_opts *opts, uint64_t *n_files, ckpt_err *err)
+{
+    ckpt_err_clear(err);
+    ckpt_verify_opts own;
+    ckpt_run_opts run;
+    int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_verify_opts", err);
+    att_check c = {.a = a, .opts = &own};
+
+    if (rc == CKPT_OK)
+        rc = ckpt_opts_take(&run, sizeof run, own.run, "ckpt_run_opts", err);
+    if (rc == CKPT_OK && (!a || !target || !source))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "a statement, its result and its source are needed");
+    if (rc == CKPT_OK)
+        rc = ckpt_progress_new(&c.progress, &run, 0, err);
+    if (rc == CKPT_OK)
+        rc = att_compare(&c, &a->result, target, false, err);
+    if (rc == CKPT_OK)
+        rc = att_compare(&c, &a->source, source, true, err);
+    ckpt_progress_free(c.progress);
+    if (n_files)
+        *n_files = c.n_files;
+    if (rc == CKPT_OK && c.n_different)
+        rc = ckpt_fail(err, CKPT_EDIGEST, "%s: does not match the files", a->file);
+    return rc;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attest.h: declares statements about conversions: the option --attest. */
+#ifndef TOOLS_ATTEST_H
+#define TOOLS_ATTEST_H
+
+#include "tools/ckpt/job.h"
+#include "tools/cli/write_args.h"
+
+/* Before a run: check that a statement about it can be written. */
+int attest_check(const convert_job *job, const write_args *a, ckpt_err *err);
+
+/* After a run: write the statement of --attest, if it was given. */
+int attest_write(const convert_job *job, const write_args *a, ckpt_err *err);
+
+/*
+ * Read a statement, and set the options of its conversion in a command line that has some of them.
+ *
+ * Errors   those of ckpt_attest_read; CKPT_EUSAGE: the line already has such an option;
+ *          CKPT_EUNSUPPORTED: the command has no such option, and it changes the result
+ */
+int attest_read(ckpt_attested **out, cli_line *line, const char *file, ckpt_err *err);
+
+#endif
