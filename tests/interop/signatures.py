@@ -184,7 +184,8 @@ class Cases:
         they_sign(model, signature, self.key(name + '.key'))
         problems += self.ours.verify(model, '--key', self.key(name + '.pub'))
         problems += they_refuse(model, signature, self.key('other.pub'))
-        return problems + self.ours.verify(model, '--key', self.key('other.pub'), status=8, sentence='was signed with another key')
+        return problems + self.ours.verify(model, '--key', self.key('other.pub'), status=8,
+                                           sentence='was signed with another key')
 
     def each_certificate(self, name):
         model, outside = self.model(), os.path.join(self.folder, name + '.sig')
@@ -257,7 +258,8 @@ class Cases:
             os.symlink(os.path.join(self.folder, 'elsewhere%d' % self.n), at)
             return they_refuse(model, signature, key + '.pub') + self.ours.verify(
                 model, '--key', key + '.pub', status=3, sentence='config.json: is a symbolic link')
-        return they_refuse(model, signature, key + '.pub') + self.ours.verify(model, '--key', key + '.pub', status=8, sentence=sentence)
+        return they_refuse(model, signature, key + '.pub') + self.ours.verify(
+            model, '--key', key + '.pub', status=8, sentence=sentence)
 
     def links(self):
         model = self.model()
@@ -368,7 +370,8 @@ def fixtures(folder):
     key = os.path.join(folder, 'p256.key')
     they_sign(os.path.join(model, 'model.safetensors'), os.path.join(folder, 'file.sig'), key)
     they_sign(model, os.path.join(folder, 'shards.sig'), key, how=hashing.Config().use_shard_serialization(shard_size=100))
-    they_sign(model, os.path.join(folder, 'blake3.sig'), key, how=hashing.Config().use_file_serialization(hashing_algorithm='blake3'))
+    how = hashing.Config().use_file_serialization(hashing_algorithm='blake3')
+    they_sign(model, os.path.join(folder, 'blake3.sig'), key, how=how)
     how = hashing.Config()
     c = signing.Config().set_hashing_config(how.set_ignored_paths(paths=['more']))
     c.use_elliptic_key_signer(private_key=key).sign(model, os.path.join(folder, 'less.sig'))
