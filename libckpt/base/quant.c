@@ -50,23 +50,15 @@ static void qt_range(const float *x, float *low, float *high)
     }
 }
 
-/*
- * Pack the low halves of 32 levels, values i and i + 16 in one byte; *bits gets bit 4 of each, by
- * value.
- */
-static void qt_pack(uint8_t *nibbles, uint32_t *bits, const uint8_t *level)
+void ckpt_quant_pack(uint8_t *nibbles, uint8_t *bits, const uint8_t *level)
 {
-    *bits = 0;
     for (int i = 0; i < QT_BLOCK / 2; i++)
         nibbles[i] = (uint8_t)((level[i] & 0xf) | (level[i + 16] & 0xf) << 4);
+    if (!bits)
+        return;
+    memset(bits, 0, QT_BLOCK / 8);
     for (int i = 0; i < QT_BLOCK; i++)
-        *bits |= (uint32_t)(level[i] >> 4 & 1) << i;
-}
-
-static void qt_put_bits(uint8_t *p, uint32_t bits)
-{
-    for (int i = 0; i < 4; i++)
-        p[i] = (uint8_t)(bits >> 8 * i);
+        bits[i / 8] |= (uint8_t)((level[i] >> 4 & 1) << i % 8);
 }
 
 /* Quantize a block to levels around zero: d = v / -half, level = trunc(x / d + half + 0.5). */
@@ -76,14 +68,11 @@ static void qt_symmetric(uint8_t *to, const float *x, int half)
     const float d = ckpt_quant_signed_max(x, QT_BLOCK) / (float)-half,
                 inverse = d != 0.0f ? 1.0f / d : 0.0f;
     const float shift = (float)half + 0.5f;
-    uint32_t bits;
 
     ckpt_half_put(to, d);
     for (int i = 0; i < QT_BLOCK; i++)
         level[i] = (uint8_t)qt_level(x[i] * inverse + shift, 2 * half - 1);
-    qt_pack(to + (half == 8 ? 2 : 6), &bits, level);
-    if (half == 16)
-        qt_put_bits(to + 2, bits);
+    ckpt_quant_pack(to + (half == 8 ? 2 : 6), half == 8 ? NULL : to + 2, level);
 }
 
 /*
@@ -94,7 +83,6 @@ static void qt_above(uint8_t *to, const float *x, int most)
 {
     uint8_t level[QT_BLOCK];
     float low, high;
-    uint32_t bits;
 
     qt_range(x, &low, &high);
     const float d = (high - low) / (float)most, inverse = d != 0.0f ? 1.0f / d : 0.0f;
@@ -107,9 +95,7 @@ static void qt_above(uint8_t *to, const float *x, int most)
         // limit only levels of four bits, as ggml does; those of five bits cannot exceed 31
         level[i] = (uint8_t)qt_level(v, most == 15 ? most : 127);
     }
-    qt_pack(to + (most == 15 ? 4 : 8), &bits, level);
-    if (most == 31)
-        qt_put_bits(to + 4, bits);
+    ckpt_quant_pack(to + (most == 15 ? 4 : 8), most == 15 ? NULL : to + 4, level);
 }
 
 void ckpt_quant_q4_0(void *restrict dst, const void *restrict src, size_t n_elems)

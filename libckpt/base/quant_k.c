@@ -3,8 +3,8 @@
  * quant_k.c: has the K-quantizers: super-blocks of 256 values, in runs of 16 or 32 with quantized
  * scales.
  *
- * Without an importance matrix. Source: ggml-quants.c, quantize_row_q2_K_ref to
- * quantize_row_q6_K_ref.
+ * Sources: ggml-quants.c, quantize_row_q2_K_ref to quantize_row_q6_K_ref, and, with an importance
+ * matrix, quantize_row_q2_K_impl to quantize_row_q6_K_impl.
  */
 #include "libckpt/base/quant_k.h"
 
@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { QK_SUPER = 256 };
+enum { QK_SUPER = 256, QK_PAIR = 2 * QK_SUPER };
 
 /* Compute the levels of n values again with the stored scale, unless that is 0. */
 static void qk_level(const ckpt_qk_body *body, uint8_t *to, const float *x, int n,
@@ -22,7 +22,59 @@ static void qk_level(const ckpt_qk_body *body, uint8_t *to, const float *x, int 
         body->level(to, x, n, step, range);
 }
 
+/* ---- with an importance matrix ---- */
+
+/*
+ * The values of n super-blocks, and the importance of each; NULL: none. Behind a single super-block
+ * of a type with eight runs lie zeros, because the bodies fit sixteen runs.
+ */
+typedef struct qk_block {
+    const float *x, *importance;
+    size_t n;
+} qk_block;
+
+/*
+ * Compute the weight of each value of a super-block, from its importance and magnitude, and the sum
+ * of each run of n values. times: of the mean square.
+ */
+static void qk_weigh(const float *x, const float *importance, float times, int n, float *w,
+                     float *sum)
+{
+    float squares = 0;
+
+    for (int i = 0; i < QK_SUPER; i++)
+        squares += x[i] * x[i];
+    squares = times * squares / QK_SUPER;
+    for (int i = 0; i < QK_SUPER; i++)
+        w[i] = importance[i] * sqrtf(squares + x[i] * x[i]);
+    for (int j = 0; j < QK_SUPER / n; j++) {
+        sum[j] = 0;
+        for (int i = 0; i < n; i++)
+            sum[j] += w[n * j + i];
+    }
+}
+
 /* ---- runs with a minimum: Q2_K, Q4_K, Q5_K ---- */
+
+/* The quantized scales and minima of the runs of a super-block. */
+typedef struct qk_scales {
+    float d, least; /* factors of both */
+    uint8_t scale[16], low[16];
+} qk_scales;
+
+/* Quantize scales and minima by the weights of the runs. */
+static void qk_scales_weighted(qk_scales *out, const ckpt_qk_run *r, unsigned n, int most,
+                               const float *sum)
+{
+    float scale[16], low[16];
+
+    for (unsigned j = 0; j < n; j++) {
+        scale[j] = r[j].scale;
+        low[j] = r[j].low;
+    }
+    out->d = ckpt_qk_fit_scales(n, most, scale, sum, out->scale);
+    out->least = ckpt_qk_fit_scales(n, most, low, sum, out->low);
+}
 
 /* The largest scale, and the largest minimum; at least 0. */
 static void qk_largest(const ckpt_qk_run *r, int n, float *scale, float *low)
@@ -34,25 +86,46 @@ static void qk_largest(const ckpt_qk_run *r, int n, float *scale, float *low)
     }
 }
 
-static void qk_block_q2(const ckpt_qk_body *body, uint8_t *to, const float *x)
+/* Quantize scales and minima of sixteen runs to four bits. */
+static void qk_scales_4(qk_scales *out, const ckpt_qk_run *r)
 {
-    static const ckpt_qk_search search = {16, 3, -0.5f, 0.1f, 15, true};
-    static const int range[2] = {0, 3};
-    ckpt_qk_run run[16];
     float scale, low;
 
-    body->fit_min(&search, x, run);
-    body->fit_min(&search, x + 128, run + 8);
-    qk_largest(run, 16, &scale, &low);
-    ckpt_half_put(to + 80, scale > 0 ? scale / 15 : 0);
-    ckpt_half_put(to + 82, low > 0 ? low / 15 : 0);
+    qk_largest(r, 16, &scale, &low);
+    out->d = scale > 0 ? scale / 15 : 0;
+    out->least = low > 0 ? low / 15 : 0;
+    for (int j = 0; j < 16; j++) {
+        out->scale[j] =
+            (uint8_t)(scale > 0 ? ckpt_quant_rint(15 / scale * r[j].scale, INT32_MIN, INT32_MAX)
+                                : 0);
+        out->low[j] = (uint8_t)(low > 0 ? ckpt_quant_rint(15 / low * r[j].low, 0, 15) : 0);
+    }
+}
+
+static void qk_block_q2(const ckpt_qk_body *body, uint8_t *to, const qk_block *b)
+{
+    static const ckpt_qk_search search = {16, 3, -0.5f, 0.1f, 15, true},
+                                weighted = {16, 3, -0.9f, 0.05f, 36, false};
+    static const int range[2] = {0, 3};
+    const float *x = b->x;
+    float w[QK_SUPER], sum[16];
+    ckpt_qk_run run[16];
+    qk_scales s;
+
+    if (b->importance) {
+        qk_weigh(x, b->importance, 1, 16, w, sum);
+        body->fit_min(&weighted, x, w, run);
+        qk_scales_weighted(&s, run, 16, 15, sum);
+    } else {
+        body->fit_min(&search, x, NULL, run);
+        qk_scales_4(&s, run);
+    }
+    ckpt_half_put(to + 80, s.d);
+    ckpt_half_put(to + 82, s.least);
     const float d = ckpt_half_get(to + 80), least = ckpt_half_get(to + 82);
 
     for (int j = 0; j < 16; j++) {
-        int s = scale > 0 ? ckpt_quant_rint(15 / scale * run[j].scale, INT32_MIN, INT32_MAX) : 0;
-        int m = low > 0 ? ckpt_quant_rint(15 / low * run[j].low, 0, 15) : 0;
-
-        to[j] = (uint8_t)((unsigned)s | (unsigned)m << 4);
+        to[j] = (uint8_t)(s.scale[j] | s.low[j] << 4);
         const float step[2] = {d * (float)(to[j] & 15), least * (float)(to[j] >> 4)};
 
         qk_level(body, run[j].level, x + 16 * j, 16, step, range);
@@ -66,66 +139,116 @@ static void qk_block_q2(const ckpt_qk_body *body, uint8_t *to, const float *x)
     }
 }
 
-/*
- * Store scales and minima of eight runs, six bits each, in 12 bytes, and compute the levels from
- * the stored scales.
- */
-static void qk_scales(const ckpt_qk_body *body, uint8_t *to, const float *x, int most,
-                      ckpt_qk_run *run)
+/* A level of six bits at most. */
+static uint8_t qk_six(uint8_t level)
 {
-    const int range[2] = {0, most};
-    uint8_t *b = to + 4;
+    return level < 63 ? level : 63;
+}
+
+/* Quantize scales and minima of eight runs to six bits. */
+static void qk_scales_6(qk_scales *out, const ckpt_qk_run *r)
+{
     float scale, low;
 
-    qk_largest(run, 8, &scale, &low);
+    qk_largest(r, 8, &scale, &low);
     const float is = scale > 0 ? 63.0f / scale : 0.0f, im = low > 0 ? 63.0f / low : 0.0f;
 
-    ckpt_half_put(to, scale / 63.0f);
-    ckpt_half_put(to + 2, low / 63.0f);
-    const float d = ckpt_half_get(to), least = ckpt_half_get(to + 2);
-
-    memset(b, 0, 12);
+    out->d = scale / 63.0f;
+    out->least = low / 63.0f;
     for (int j = 0; j < 8; j++) {
         // as a byte first, so that a negative scale becomes the largest
-        int s = (uint8_t)ckpt_quant_rint(is * run[j].scale, INT32_MIN, INT32_MAX);
-        int m = (uint8_t)ckpt_quant_rint(im * run[j].low, INT32_MIN, INT32_MAX);
+        out->scale[j] = qk_six((uint8_t)ckpt_quant_rint(is * r[j].scale, INT32_MIN, INT32_MAX));
+        out->low[j] = qk_six((uint8_t)ckpt_quant_rint(im * r[j].low, INT32_MIN, INT32_MAX));
+    }
+}
 
-        s = s < 63 ? s : 63;
-        m = m < 63 ? m : 63;
+/* Store scales and minima of eight runs, six bits each, in 12 bytes. */
+static void qk_pack(uint8_t *b, const qk_scales *s)
+{
+    memset(b, 0, 12);
+    for (int j = 0; j < 8; j++) {
+        const uint8_t scale = s->scale[j], low = s->low[j];
+
         if (j < 4) {
-            b[j] = (uint8_t)s;
-            b[j + 4] = (uint8_t)m;
+            b[j] = scale;
+            b[j + 4] = low;
         } else {
-            b[j + 4] = (uint8_t)((s & 15) | (m & 15) << 4);
-            b[j - 4] |= (uint8_t)(s >> 4 << 6);
-            b[j] |= (uint8_t)(m >> 4 << 6);
+            b[j + 4] = (uint8_t)((scale & 15) | (low & 15) << 4);
+            b[j - 4] |= (uint8_t)(scale >> 4 << 6);
+            b[j] |= (uint8_t)(low >> 4 << 6);
         }
-        const float step[2] = {d * (float)s, least * (float)m};
+    }
+}
+
+/* Store scales and minima of eight runs, and compute the levels from the stored ones. */
+static void qk_store_6(const ckpt_qk_body *body, uint8_t *to, const float *x, int most,
+                       const qk_scales *s, ckpt_qk_run *run)
+{
+    const int range[2] = {0, most};
+    const uint8_t *b = to + 4;
+
+    ckpt_half_put(to, s->d);
+    ckpt_half_put(to + 2, s->least);
+    const float d = ckpt_half_get(to), least = ckpt_half_get(to + 2);
+
+    qk_pack(to + 4, s);
+    for (int j = 0; j < 8; j++) {
+        const int scale = j < 4 ? b[j] & 63 : (b[j + 4] & 15) | b[j - 4] >> 6 << 4;
+        const int low = j < 4 ? b[j + 4] & 63 : b[j + 4] >> 4 | b[j] >> 6 << 4;
+        const float step[2] = {d * (float)scale, least * (float)low};
 
         qk_level(body, run[j].level, x + 32 * j, 32, step, range);
     }
 }
 
-static void qk_block_q4(const ckpt_qk_body *body, uint8_t *to, const float *x)
+/*
+ * Fit the eight runs of one or two super-blocks to levels 0..most, and store scales and minima,
+ * each super-block's at its place.
+ */
+static void qk_runs_6(const ckpt_qk_body *body, uint8_t *to, const qk_block *b,
+                      const ckpt_qk_search *search, ckpt_qk_run *run)
 {
-    static const ckpt_qk_search search = {32, 15, -1.0f, 0.1f, 20, false};
-    ckpt_qk_run run[8];
+    const ckpt_qk_search weighted = {32, search->most, -0.9f, 0.05f, 36, false};
+    const size_t bytes = ckpt_dtype_get(search->most == 15 ? CKPT_Q4_K : CKPT_Q5_K)->bytes;
+    float w[QK_PAIR] = {0}, sum[16];
 
-    body->fit_min(&search, x, run);
-    qk_scales(body, to, x, 15, run);
-    for (int j = 0; j < 4; j++) {
-        for (int i = 0; i < 32; i++)
-            to[16 + 32 * j + i] = (uint8_t)(run[2 * j].level[i] | run[2 * j + 1].level[i] << 4);
+    for (size_t k = 0; b->importance && k < b->n; k++)
+        qk_weigh(b->x + k * QK_SUPER, b->importance + k * QK_SUPER, 2, 32, w + k * QK_SUPER,
+                 sum + 8 * k);
+    body->fit_min(b->importance ? &weighted : search, b->x, b->importance ? w : NULL, run);
+    for (size_t k = 0; k < b->n; k++) {
+        qk_scales s;
+
+        if (b->importance)
+            qk_scales_weighted(&s, run + 8 * k, 8, 63, sum + 8 * k);
+        else
+            qk_scales_6(&s, run + 8 * k);
+        // of the scales by given weights, ggml limits only those of Q5_K
+        for (int j = 0; j < 8 && search->most == 31; j++) {
+            s.scale[j] = qk_six(s.scale[j]);
+            s.low[j] = qk_six(s.low[j]);
+        }
+        qk_store_6(body, to + k * bytes, b->x + k * QK_SUPER, search->most, &s, run + 8 * k);
     }
 }
 
-static void qk_block_q5(const ckpt_qk_body *body, uint8_t *to, const float *x)
+static void qk_block_q4(const ckpt_qk_body *body, uint8_t *to, const qk_block *b)
 {
-    static const ckpt_qk_search search = {32, 31, -0.5f, 0.1f, 15, false};
-    ckpt_qk_run run[8];
+    static const ckpt_qk_search search = {32, 15, -1.0f, 0.1f, 20, false};
+    ckpt_qk_run run[CKPT_QK_LANES];
 
-    body->fit_min(&search, x, run);
-    qk_scales(body, to, x, 31, run);
+    qk_runs_6(body, to, b, &search, run);
+    for (size_t j = 0; j < 4 * b->n; j++) {
+        uint8_t *nibbles = to + j / 4 * 144 + 16 + j % 4 * 32;
+
+        for (int i = 0; i < 32; i++)
+            nibbles[i] = (uint8_t)(run[2 * j].level[i] | run[2 * j + 1].level[i] << 4);
+    }
+}
+
+/* Pack the levels of a super-block: four bits of each, and the fifth ones. */
+static void qk_pack_q5(uint8_t *to, const ckpt_qk_run *run)
+{
     memset(to + 16, 0, 32);
     for (int j = 0; j < 8; j++) {
         for (int i = 0; i < 32; i++)
@@ -138,30 +261,64 @@ static void qk_block_q5(const ckpt_qk_body *body, uint8_t *to, const float *x)
     }
 }
 
+static void qk_block_q5(const ckpt_qk_body *body, uint8_t *to, const qk_block *b)
+{
+    static const ckpt_qk_search search = {32, 31, -0.5f, 0.1f, 15, false};
+    ckpt_qk_run run[CKPT_QK_LANES];
+
+    qk_runs_6(body, to, b, &search, run);
+    for (size_t k = 0; k < b->n; k++)
+        qk_pack_q5(to + k * 176, run + 8 * k);
+}
+
 /* ---- runs around zero: Q3_K, Q6_K ---- */
 
-static void qk_block_q3(const ckpt_qk_body *body, uint8_t *to, const float *x)
+/* Quantize sixteen scales to levels 0..63, which stand for -32..31; returns their factor. */
+static float qk_scales_around(const float *scale, uint8_t *level)
+{
+    const float most = ckpt_quant_signed_max(scale, 16);
+
+    memset(level, 0, 16);
+    if (most == 0)
+        return 0;
+    const float inverse = -32.0f / most;
+
+    for (int j = 0; j < 16; j++)
+        level[j] = (uint8_t)(ckpt_quant_rint(inverse * scale[j], -32, 31) + 32);
+    return 1 / inverse;
+}
+
+/* Fit sixteen runs of a super-block, and their scales; returns the factor of the scales. */
+static float qk_runs_q3(const ckpt_qk_body *body, const qk_block *b, uint8_t *scales,
+                        uint8_t *level)
+{
+    static const ckpt_qk_around run = {16, 4}, all = {16, 32};
+    float w[QK_SUPER], sum[16], scale[16];
+
+    if (!b->importance) {
+        body->fit_sweep(b->x, scale, level);
+        return qk_scales_around(scale, scales);
+    }
+    qk_weigh(b->x, b->importance, 2, 16, w, sum);
+    body->fit_sym(&run, b->x, w, scale, level);
+    return ckpt_qk_fit_sym(&all, scale, sum, scales);
+}
+
+static void qk_block_q3(const ckpt_qk_body *body, uint8_t *to, const qk_block *b)
 {
     static const int range[2] = {-4, 3};
-    uint8_t *b = to + 96, level[QK_SUPER];
-    float scale[16], most;
+    uint8_t *packed = to + 96, level[QK_SUPER], scales[16];
 
-    body->fit_sweep(x, scale, level);
-    body->fit_sweep(x + 128, scale + 8, level + 128);
-    most = ckpt_quant_signed_max(scale, 16);
     memset(to, 0, 110);
-    const float inverse = most != 0 ? -32.0f / most : 0;
-
-    ckpt_half_put(to + 108, most != 0 ? 1 / inverse : 0);
+    ckpt_half_put(to + 108, qk_runs_q3(body, b, scales, level));
     const float d = ckpt_half_get(to + 108);
 
-    for (int j = 0; most != 0 && j < 16; j++) {
-        const int s = ckpt_quant_rint(inverse * scale[j], -32, 31);
-        const float step[2] = {d * (float)s, 0};
+    for (int j = 0; j < 16; j++) {
+        const float step[2] = {d * (float)(scales[j] - 32), 0};
 
-        b[j % 8] |= (uint8_t)(((s + 32) & 15) << (j < 8 ? 0 : 4));
-        b[8 + j % 4] |= (uint8_t)((s + 32) >> 4 << 2 * (j / 4));
-        qk_level(body, level + 16 * j, x + 16 * j, 16, step, range);
+        packed[j % 8] |= (uint8_t)((scales[j] & 15) << (j < 8 ? 0 : 4));
+        packed[8 + j % 4] |= (uint8_t)(scales[j] >> 4 << 2 * (j / 4));
+        qk_level(body, level + 16 * j, b->x + 16 * j, 16, step, range);
     }
     for (int j = 0; j < 8; j++) {
         for (int i = 0; i < 32; i++) {
@@ -171,14 +328,14 @@ static void qk_block_q3(const ckpt_qk_body *body, uint8_t *to, const float *x)
     }
 }
 
-static void qk_block_q6(const ckpt_qk_body *body, uint8_t *to, const float *x)
+static void qk_block_q6(const ckpt_qk_body *body, uint8_t *to, const qk_block *b)
 {
+    static const ckpt_qk_around run = {16, 32};
     static const int range[2] = {-32, 31};
     uint8_t level[QK_SUPER];
     float scale[16], most;
 
-    body->fit_sym(x, scale, level);
-    body->fit_sym(x + 128, scale + 8, level + 128);
+    body->fit_sym(&run, b->x, b->importance, scale, level);
     most = ckpt_quant_signed_max(scale, 16);
     memset(to, 0, 210);
     if (fabsf(most) < CKPT_QK_TINY)
@@ -193,7 +350,7 @@ static void qk_block_q6(const ckpt_qk_body *body, uint8_t *to, const float *x)
         const float step[2] = {d * (float)s, 0};
 
         to[192 + j] = (uint8_t)s;
-        qk_level(body, level + 16 * j, x + 16 * j, 16, step, range);
+        qk_level(body, level + 16 * j, b->x + 16 * j, 16, step, range);
     }
     // 128 values in 64 and 32 bytes: quarters of 32
     for (int j = 0; j < 8; j++) {
@@ -209,25 +366,33 @@ static void qk_block_q6(const ckpt_qk_body *body, uint8_t *to, const float *x)
 /* ---- super-blocks ---- */
 
 void ckpt_quant_k(ckpt_dtype type, const ckpt_qk_body *body, void *restrict dst,
-                  const void *restrict src, size_t n_elems)
+                  const void *restrict src, const float *w, size_t n_elems)
 {
-    static void (*const fn[])(const ckpt_qk_body *, uint8_t *, const float *) = {
-        qk_block_q2, qk_block_q3, qk_block_q4, qk_block_q5, qk_block_q6};
-    const size_t bytes = ckpt_dtype_get(type)->bytes;
+    static const struct {
+        void (*fn)(const ckpt_qk_body *, uint8_t *, const qk_block *);
+        size_t n; /* super-blocks at a time */
+    } types[] = {
+        {qk_block_q2, 1}, {qk_block_q3, 1}, {qk_block_q4, 2}, {qk_block_q5, 2}, {qk_block_q6, 1}};
+    const size_t bytes = ckpt_dtype_get(type)->bytes, most = types[type - CKPT_Q2_K].n;
     uint8_t *to = dst;
-    float x[QK_SUPER];
+    float x[QK_PAIR];
 
     assert(type >= CKPT_Q2_K && type <= CKPT_Q6_K);
-    for (size_t i = 0; i < n_elems; i += QK_SUPER, to += bytes) {
-        memcpy(x, (const uint8_t *)src + i * sizeof *x, sizeof x);
-        fn[type - CKPT_Q2_K](body, to, x);
+    for (size_t i = 0; i < n_elems;) {
+        const size_t left = (n_elems - i) / QK_SUPER, n = left < most ? left : most;
+
+        memcpy(x, (const uint8_t *)src + i * sizeof *x, n * QK_SUPER * sizeof *x);
+        memset(x + n * QK_SUPER, 0, (most - n) * QK_SUPER * sizeof *x);
+        types[type - CKPT_Q2_K].fn(body, to, &(qk_block){x, w ? w + i : NULL, n});
+        i += n * QK_SUPER;
+        to += n * bytes;
     }
 }
 
 #define QK_QUANT(name, type)                                                                       \
     void name(void *restrict dst, const void *restrict src, size_t n_elems)                        \
     {                                                                                              \
-        ckpt_quant_k(type, &ckpt_qk_portable, dst, src, n_elems);                                  \
+        ckpt_quant_k(type, &ckpt_qk_portable, dst, src, NULL, n_elems);                            \
     }
 
 QK_QUANT(ckpt_quant_q2_k, CKPT_Q2_K)

@@ -3,7 +3,8 @@
  * quant_k_fit.c: has the portable body of the K-quantizers: scales and levels of a run.
  *
  * Every sum goes from the first value to the last, every product from left to right, because other
- * orders give other bits. Sources: ggml-quants.c, make_qkx2_quants, make_qx_quants, make_q3_quants.
+ * orders give other bits. Sources: ggml-quants.c, make_qkx2_quants, make_qkx3_quants (the same with
+ * given weights), make_qx_quants, make_q3_quants, make_qp_quants.
  */
 #include "libckpt/base/quant_k.h"
 
@@ -101,44 +102,42 @@ static void qf_fit_min(const ckpt_qk_search *s, const float *x, const float *w, 
     out->low = -out->low;
 }
 
-/*
- * Compute levels of 16 values with an inverse scale, and sums with weights x * x: of values, of
- * levels.
- */
-static void qf_sums(uint8_t *levels, const float *x, float inverse, float *a, float *b)
+/* Compute levels of a run with an inverse scale, and weighted sums: of values, of levels. */
+static void qf_sums(const ckpt_qk_around *s, const qf_points *p, float inverse, uint8_t *levels,
+                    float sum[2])
 {
-    *a = *b = 0;
-    for (int i = 0; i < 16; i++) {
-        const float w = x[i] * x[i];
-        const int level = ckpt_quant_rint(inverse * x[i], -32, 31);
+    sum[0] = sum[1] = 0;
+    for (unsigned i = 0; i < s->n; i++) {
+        const float x = p->x[i], w = p->w ? p->w[i] : x * x;
+        const int level = ckpt_quant_rint(inverse * x, -s->half, s->half - 1);
 
-        levels[i] = (uint8_t)(level + 32);
-        *a += w * x[i] * (float)level;
-        *b += w * (float)level * (float)level;
+        levels[i] = (uint8_t)(level + s->half);
+        sum[0] += w * x * (float)level;
+        sum[1] += w * (float)level * (float)level;
     }
 }
 
-/* Fit the scale of 16 values with levels -32..31, stored from 0. */
-static float qf_fit_sym(uint8_t *levels, const float *x)
+float ckpt_qk_fit_sym(const ckpt_qk_around *s, const float *x, const float *w, uint8_t *levels)
 {
-    const float v = ckpt_quant_signed_max(x, 16);
-    float a, b, scale, best;
-    uint8_t other[16];
+    const float v = ckpt_quant_signed_max(x, (int)s->n), half = (float)s->half;
+    const qf_points p = {.x = x, .w = w};
+    float sum[2], scale, best;
+    uint8_t other[CKPT_QK_RUN];
 
-    memset(levels, 0, 16);
+    memset(levels, 0, s->n);
     if (fabsf(v) < CKPT_QK_TINY)
         return 0;
-    qf_sums(levels, x, -32.0f / v, &a, &b);
-    scale = b != 0 ? a / b : 0.0f;
-    best = scale * a;
+    qf_sums(s, &p, -half / v, levels, sum);
+    scale = sum[1] != 0 ? sum[0] / sum[1] : 0.0f;
+    best = scale * sum[0];
     for (int k = -9; k <= 9; k++) {
         if (k == 0)
             continue;
-        qf_sums(other, x, -(32.0f + 0.1f * (float)k) / v, &a, &b);
-        if (b > 0 && a * a > best * b) {
-            memcpy(levels, other, sizeof other);
-            scale = a / b;
-            best = scale * a;
+        qf_sums(s, &p, -(half + 0.1f * (float)k) / v, other, sum);
+        if (sum[1] > 0 && sum[0] * sum[0] > best * sum[1]) {
+            memcpy(levels, other, s->n);
+            scale = sum[0] / sum[1];
+            best = scale * sum[0];
         }
     }
     return scale;
@@ -190,7 +189,90 @@ static float qf_fit_sweep(uint8_t *levels, const float *x)
     return a / b;
 }
 
-/* ---- eight runs ---- */
+/* ---- scales of runs ---- */
+
+static int qf_nearest(float x, int most)
+{
+    return ckpt_quant_rint(x, INT32_MIN, most);
+}
+
+/* The inverse scale with the least error, of those near most / largest. */
+static float qf_scales_inverse(unsigned n, int most, const float *x, const float *w, float largest)
+{
+    float inverse = (float)most / largest, best = 0;
+
+    for (int k = -5; k <= 4; k++) {
+        // the first attempt has no limit of levels, only their low bytes
+        const bool first = k == -5;
+        const float by = first ? inverse : (0.1f * (float)k + (float)most) / largest,
+                    scale = 1 / by;
+        float error = 0;
+
+        if (k == 0)
+            continue;
+        for (unsigned i = 0; i < n; i++) {
+            const int level = qf_nearest(by * x[i], first ? INT32_MAX : most);
+            const float e = x[i] - scale * (float)(first ? (uint8_t)level : level);
+
+            error += w[i] * e * e;
+        }
+        if (first || error < best) {
+            best = error;
+            inverse = by;
+        }
+    }
+    return inverse;
+}
+
+/* Try another level for one scale; true if it is better. */
+static bool qf_scale_better(float x, float w, int most, uint8_t *level, float sum[2])
+{
+    float a = sum[0] - w * x * (float)*level, b = sum[1] - w * (float)*level * (float)*level;
+
+    if (!(a > 0 && b > 0))
+        return false;
+    const int next = qf_nearest(x * b / a, most);
+
+    if (next == *level)
+        return false;
+    a += w * x * (float)next;
+    b += w * (float)next * (float)next;
+    if (!(a * a * sum[1] > sum[0] * sum[0] * b))
+        return false;
+    *level = (uint8_t)next;
+    sum[0] = a;
+    sum[1] = b;
+    return true;
+}
+
+float ckpt_qk_fit_scales(unsigned n, int most, const float *x, const float *w, uint8_t *level)
+{
+    float largest = 0, sum[2] = {0, 0};
+    bool changed = true;
+
+    for (unsigned i = 0; i < n; i++)
+        largest = largest > x[i] ? largest : x[i];
+    memset(level, 0, n);
+    if (largest < CKPT_QK_TINY)
+        return 0;
+    const float inverse = qf_scales_inverse(n, most, x, w, largest);
+
+    for (unsigned i = 0; i < n; i++) {
+        const int nearest = qf_nearest(inverse * x[i], most);
+
+        level[i] = (uint8_t)nearest;
+        sum[0] += w[i] * x[i] * (float)nearest;
+        sum[1] += w[i] * (float)nearest * (float)nearest;
+    }
+    for (int sweep = 0; sweep < 5 && changed; sweep++) {
+        changed = false;
+        for (unsigned i = 0; i < n; i++)
+            changed = qf_scale_better(x[i], w[i], most, &level[i], sum) || changed;
+    }
+    return sum[1] > 0 ? sum[0] / sum[1] : 0;
+}
+
+/* ---- adjacent runs ---- */
 
 /* Compute the weights of a run. */
 static void qf_weights(const ckpt_qk_search *s, const float *x, float *w)
@@ -204,20 +286,22 @@ static void qf_weights(const ckpt_qk_search *s, const float *x, float *w)
         w[i] = s->absolute ? fabsf(x[i]) : mean + fabsf(x[i]);
 }
 
-static void qf_min_runs(const ckpt_qk_search *s, const float *x, ckpt_qk_run *out)
+static void qf_min_runs(const ckpt_qk_search *s, const float *x, const float *w, ckpt_qk_run *out)
 {
-    float w[CKPT_QK_RUN];
+    float own[CKPT_QK_RUN];
 
     for (int j = 0; j < CKPT_QK_LANES; j++) {
-        qf_weights(s, x + s->n * j, w);
-        qf_fit_min(s, x + s->n * j, w, &out[j]);
+        if (!w)
+            qf_weights(s, x + s->n * j, own);
+        qf_fit_min(s, x + s->n * j, w ? w + s->n * j : own, &out[j]);
     }
 }
 
-static void qf_sym_runs(const float *x, float *scale, uint8_t *levels)
+static void qf_sym_runs(const ckpt_qk_around *s, const float *x, const float *w, float *scale,
+                        uint8_t *levels)
 {
-    for (int j = 0; j < CKPT_QK_LANES; j++)
-        scale[j] = qf_fit_sym(levels + 16 * j, x + 16 * j);
+    for (unsigned j = 0; j < CKPT_QK_LANES; j++)
+        scale[j] = ckpt_qk_fit_sym(s, x + s->n * j, w ? w + s->n * j : NULL, levels + s->n * j);
 }
 
 static void qf_sweep_runs(const float *x, float *scale, uint8_t *levels)

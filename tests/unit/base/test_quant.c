@@ -2,15 +2,16 @@
 /*
  * test_quant.c: ggml's quantized types against what ggml itself makes of the same values: CRC-32 of
  * the blocks of its reference quantizers and of the values that its dequantizers give, recorded
- * with ggml 0.25.3 (quantize_row_*_ref, dequantize_row_*).
+ * with ggml 0.25.3 (quantize_row_*_ref, dequantize_row_*; with importance: quantize_*).
  */
 #include <math.h>
 
 #include "libckpt/base/digest.h"
-#include "libckpt/base/quant.h"
+#include "libckpt/base/quant_row.h"
+#include "libckpt/base/weigh.h"
 #include "tests/unit/unit.h"
 
-enum { KINDS = 12, SUPERS = 10 * KINDS, N = SUPERS * 256 };
+enum { KINDS = 12, SUPERS = 10 * KINDS, N = SUPERS * 256, ROW = 768 };
 
 static uint32_t qt_state;
 
@@ -100,6 +101,20 @@ static size_t qt_size(ckpt_dtype d, size_t n)
     return (size_t)bytes;
 }
 
+/* Importance of the same values: also none, and of very different sizes. */
+static float *qt_importance(void)
+{
+    float *w = malloc(N * sizeof *w);
+
+    assert_non_null(w);
+    qt_state = 5;
+    for (int i = 0; i < N; i++) {
+        w[i] = fabsf(qt_number(i / 256 % 3 == 0 ? -15 : -25 + (int)(qt_draw() % 20)));
+        w[i] = qt_draw() % 8 == 0 ? 0 : w[i];
+    }
+    return w;
+}
+
 static const struct {
     ckpt_dtype d;
     uint32_t blocks, values; /* CRC-32; blocks 0: never written */
@@ -164,6 +179,41 @@ static void values_are_those_of_ggml(void **state)
         free(x);
         free(p);
     }
+}
+
+/* Rows of super-blocks and of blocks whose number the bodies' sixteen runs do not divide. */
+static void weighted_blocks_are_those_of_ggml(void **state)
+{
+    static const struct {
+        ckpt_dtype d;
+        uint32_t blocks;
+    } want[] = {
+        {CKPT_Q4_0, 0x8cdeada9}, {CKPT_Q4_1, 0x4a9b31ff}, {CKPT_Q5_0, 0x0e395127},
+        {CKPT_Q5_1, 0x6b64edd1}, {CKPT_Q2_K, 0x17ea2f90}, {CKPT_Q3_K, 0x30e80a3e},
+        {CKPT_Q4_K, 0x9e8fe9f6}, {CKPT_Q5_K, 0x851e00fb}, {CKPT_Q6_K, 0x4bac5920},
+    };
+    const ckpt_qk_body *const body[] = {&ckpt_qk_portable, ckpt_qk_body_best()};
+    float *x = qt_values(), *w = qt_importance();
+
+    (void)state;
+    for (size_t t = 0; t < 2 * sizeof want / sizeof *want; t++) {
+        const ckpt_dtype d = want[t / 2].d;
+        size_t n = qt_size(d, N), row = qt_size(d, ROW);
+        uint8_t *out = malloc(n);
+
+        assert_non_null(out);
+        assert_true(ckpt_dtype_weighs(d));
+        for (size_t i = 0; i < N / ROW; i++)
+            ckpt_quant_row(d, body[t % 2], out + i * row, x + i * ROW, w + i * ROW, ROW);
+        if (ckpt_crc32(0, out, n) != want[t / 2].blocks)
+            fail_msg("%s: other blocks, with %s: %08x", ckpt_dtype_name(d),
+                     t % 2 ? "the body for this processor" : "the portable body",
+                     ckpt_crc32(0, out, n));
+        free(out);
+    }
+    assert_false(ckpt_dtype_weighs(CKPT_Q8_0));
+    free(w);
+    free(x);
 }
 
 /* The bodies for this processor, at every length and alignment. */
@@ -265,8 +315,11 @@ static void other_floats_go_through_f32(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_are_those_of_ggml),    cmocka_unit_test(values_are_those_of_ggml),
-        cmocka_unit_test(bodies_give_the_same_bits),   cmocka_unit_test(any_bits_are_taken),
+        cmocka_unit_test(blocks_are_those_of_ggml),
+        cmocka_unit_test(weighted_blocks_are_those_of_ggml),
+        cmocka_unit_test(values_are_those_of_ggml),
+        cmocka_unit_test(bodies_give_the_same_bits),
+        cmocka_unit_test(any_bits_are_taken),
         cmocka_unit_test(other_floats_go_through_f32),
     };
 
