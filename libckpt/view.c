@@ -49,6 +49,37 @@ int ckpt_view_new(ckpt_view **out, const ckpt_map *from, ckpt_map *to, const ckp
     return rc == CKPT_OK ? ckpt_view_make(out, plan, &run, own.check_first, &hooks, err) : rc;
 }
 
+/* ---- as files ---- */
+
+static const char *view_file_path(void *view, size_t i)
+{
+    return ckpt_view_file_path(view, i);
+}
+
+static uint64_t view_file_size(void *view, size_t i)
+{
+    return ckpt_view_file_size(view, i);
+}
+
+static int view_file_read(void *view, size_t i, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    return ckpt_view_read(view, i, buf, n, at, err);
+}
+
+/* The address of the files, until ckpt_view_free. */
+static int view_address(unsigned *number, ckpt_view *v, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    pthread_mutex_lock(&v->lock);
+    v->files = (ckpt_unwritten){v, v->n_files, view_file_path, view_file_size, view_file_read};
+    if (v->address == 0)
+        rc = ckpt_unwritten_add(&v->address, &v->files, err);
+    *number = v->address;
+    pthread_mutex_unlock(&v->lock);
+    return rc;
+}
+
 int ckpt_view_open(ckpt_map **out, ckpt_view *view, const ckpt_open_opts *opts, ckpt_err *err)
 {
     ckpt_err_clear(err);
@@ -63,7 +94,7 @@ int ckpt_view_open(ckpt_map **out, ckpt_view *view, const ckpt_open_opts *opts, 
     const bool folder = ckpt_format_caps(to->format) & CKPT_IS_FOLDER;
     // without a pointer, only the path of a tag leads to it
     const char *below = !folder ? view->path[0] : to->folder && !to->pointer ? to->folder : "";
-    int rc = ckpt_view_address(&number, view, err);
+    int rc = view_address(&number, view, err);
 
     if (rc == CKPT_OK && snprintf(address, sizeof address, CKPT_UNWRITTEN "%u/%s", number, below) >=
                              (int)sizeof address)

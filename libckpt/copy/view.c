@@ -620,33 +620,3 @@ int ckpt_view_prefetch(ckpt_view *v, size_t i, uint64_t n, uint64_t at, ckpt_err
     }
     return rc;
 }
-
-/* ---- as files ---- */
-
-static const char *vw_file_path(void *view, size_t i)
-{
-    return ckpt_view_file_path(view, i);
-}
-
-static uint64_t vw_file_size(void *view, size_t i)
-{
-    return ckpt_view_file_size(view, i);
-}
-
-static int vw_file_read(void *view, size_t i, void *buf, uint64_t n, uint64_t at, ckpt_err *err)
-{
-    return ckpt_view_read(view, i, buf, n, at, err);
-}
-
-int ckpt_view_address(unsigned *number, ckpt_view *v, ckpt_err *err)
-{
-    int rc = CKPT_OK;
-
-    pthread_mutex_lock(&v->lock);
-    v->files = (ckpt_unwritten){v, v->n_files, vw_file_path, vw_file_size, vw_file_read};
-    if (v->address == 0)
-        rc = ckpt_unwritten_add(&v->address, &v->files, err);
-    *number = v->address;
-    pthread_mutex_unlock(&v->lock);
-    return rc;
-}

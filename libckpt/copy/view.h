@@ -37,11 +37,4 @@ uint64_t ckpt_view_block(const ckpt_map *to, uint64_t memory, unsigned jobs);
 int ckpt_view_make(ckpt_view **out, ckpt_plan *plan, const ckpt_run_opts *run, bool check_first,
                    const ckpt_view_hooks *hooks, ckpt_err *err);
 
-/*
- * The address of the view's files (io/unwritten.h), until ckpt_view_free.
- *
- * Errors   CKPT_ELIMIT: too many views have one
- */
-int ckpt_view_address(unsigned *number, ckpt_view *view, ckpt_err *err);
-
 #endif

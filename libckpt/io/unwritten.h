@@ -20,6 +20,7 @@ typedef struct ckpt_unwritten {
 /* The address without a number. */
 #define CKPT_UNWRITTEN "view://"
 
+/* True for such an address. */
 bool ckpt_unwritten_is(const char *path);
 
 /*
