@@ -340,6 +340,17 @@ typedef struct ckpt_verify_opts {
 CKPT_API int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report *report,
                          ckpt_err *err);
 
+typedef struct ckpt_difference {
+    const char *name;
+    const char *what; /* "only in A", "only in B", "shape", "dtype", "values" */
+    const ckpt_tensor *a, *b;
+    uint64_t n_different, first; /* values: number of differing elements, and the first */
+    double max_abs;          /* the largest distance; below 0: the dtypes are compared by bits */
+    double first_a, first_b; /* the values of the first one; NaN if they are compared by bits */
+} ckpt_difference;
+
+typedef int (*ckpt_difference_fn)(void *ctx, const ckpt_difference *d);
+
 typedef struct ckpt_diff_opts {
     size_t size; /* sizeof this struct, or 0: see above */
     /*
@@ -356,18 +367,13 @@ typedef struct ckpt_diff_opts {
      * ckpt_convert would, and compare these; dtypes are not reported
      */
     bool converted;
+    /*
+     * called with ckpt_diff's ctx for each name that only one map has and that repeats a tensor of
+     * both, as a tied head repeats the embedding: "tied in A" or "tied in B", with the name's
+     * tensor as a and the repeated one as b. It is no difference then. NULL: it is one
+     */
+    ckpt_difference_fn tied;
 } ckpt_diff_opts;
-
-typedef struct ckpt_difference {
-    const char *name;
-    const char *what; /* "only in A", "only in B", "shape", "dtype", "values" */
-    const ckpt_tensor *a, *b;
-    uint64_t n_different, first; /* values: number of differing elements, and the first */
-    double max_abs;          /* the largest distance; below 0: the dtypes are compared by bits */
-    double first_a, first_b; /* the values of the first one; NaN if they are compared by bits */
-} ckpt_difference;
-
-typedef int (*ckpt_difference_fn)(void *ctx, const ckpt_difference *d);
 
 /*
  * Compare two maps by name and value. CKPT_EDIFFERS when anything differs; CKPT_ECANCELED when

@@ -11,6 +11,7 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/dist/run/hooks.h"
 #include "libckpt/format.h"
+#include "libckpt/inspect/tied.h"
 #include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
@@ -123,12 +124,17 @@ static void diff_share(const diff_state *s, size_t tensor, uint64_t n_blocks, ui
     *end = n_blocks / n * (rank + 1) + n_blocks % n * (rank + 1) / n;
 }
 
+static int diff_canceled(ckpt_err *err)
+{
+    return ckpt_fail(err, CKPT_ECANCELED, "comparing was stopped by its caller");
+}
+
 /* Report a compared block of A; an error if the caller cancels. */
 static int diff_progress(diff_state *s, uint64_t n_bytes, ckpt_err *err)
 {
     s->done += n_bytes;
     if (s->opts->progress && s->opts->progress(s->opts->progress_ctx, s->done, s->total) != 0)
-        return ckpt_fail(err, CKPT_ECANCELED, "comparing was stopped by its caller");
+        return diff_canceled(err);
     return CKPT_OK;
 }
 
@@ -169,6 +175,31 @@ static int diff_copies(diff_state *s, const ckpt_map *map, ckpt_reader *r, const
                            map->path, t->name, copy->name, at->first, at->first + at->n - 1);
     }
     return rc;
+}
+
+/* True for dtypes of 8 bits that are floats. */
+static bool diff_float8(ckpt_dtype dtype)
+{
+    return dtype == CKPT_F8_E4M3 || dtype == CKPT_F8_E5M2 || dtype == CKPT_F8_E4M3FNUZ ||
+           dtype == CKPT_F8_E5M2FNUZ || dtype == CKPT_F8_E8M0;
+}
+
+/*
+ * The dtype of a tensor's elements.  npz lacks BF16 and floats of 8 bits: writers store their bits
+ * as unsigned integers, which are floats if the other map's tensor has floats.
+ */
+static ckpt_dtype diff_dtype(const ckpt_map *map, const ckpt_tensor *t, const ckpt_tensor *other)
+{
+    const ckpt_dtype to = other->dtype;
+
+    if (!map->format || strcmp(map->format, "npz") != 0)
+        return t->dtype;
+    if (t->dtype == CKPT_U8 && diff_float8(to))
+        return to;
+    return t->dtype == CKPT_U16 &&
+                   (to == CKPT_BF16 || to == CKPT_F16 || to == CKPT_F32 || to == CKPT_F64)
+               ? CKPT_BF16
+               : t->dtype;
 }
 
 /*
@@ -214,9 +245,10 @@ static int diff_read(diff_state *s, const ckpt_tensor *a, ckpt_dtype as, uint64_
 static int diff_blocks(diff_state *s, size_t tensor, ckpt_difference *d, ckpt_err *err)
 {
     const ckpt_tensor *a = d->a, *b = d->b;
-    const ckpt_dtype as = s->opts->converted ? b->dtype : a->dtype;
-    bool same = as == b->dtype;
-    ckpt_cast_fn wide_a = ckpt_cast_find(CKPT_F64, as), wide_b = ckpt_cast_find(CKPT_F64, b->dtype);
+    const ckpt_dtype to = diff_dtype(s->map_b, b, a);
+    const ckpt_dtype as = s->opts->converted ? to : diff_dtype(s->map_a, a, b);
+    bool same = as == to;
+    ckpt_cast_fn wide_a = ckpt_cast_find(CKPT_F64, as), wide_b = ckpt_cast_find(CKPT_F64, to);
     const ckpt_dtype_info *type = ckpt_dtype_get(as);
     uint64_t n_bytes = 0, n_before, k, end;
     int rc = CKPT_OK;
@@ -299,11 +331,13 @@ static bool diff_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
  */
 static bool diff_comparable(const diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b)
 {
-    if (!diff_same_shape(a, b) || a->dtype == b->dtype)
+    const ckpt_dtype to = diff_dtype(s->map_b, b, a);
+    const ckpt_dtype from = s->opts->converted ? a->dtype : diff_dtype(s->map_a, a, b);
+
+    if (!diff_same_shape(a, b) || from == to)
         return diff_same_shape(a, b);
-    return s->opts->converted
-               ? ckpt_cast_find(b->dtype, a->dtype) != NULL
-               : ckpt_cast_find(CKPT_F64, a->dtype) && ckpt_cast_find(CKPT_F64, b->dtype);
+    return s->opts->converted ? ckpt_cast_find(to, from) != NULL
+                              : ckpt_cast_find(CKPT_F64, from) && ckpt_cast_find(CKPT_F64, to);
 }
 
 static int diff_tensor(diff_state *s, size_t tensor, const ckpt_tensor *a, const ckpt_tensor *b,
@@ -317,7 +351,7 @@ static int diff_tensor(diff_state *s, size_t tensor, const ckpt_tensor *a, const
         diff_say(s, &d);
         return CKPT_OK;
     }
-    if (a->dtype != b->dtype &&
+    if (diff_dtype(s->map_a, a, b) != diff_dtype(s->map_b, b, a) &&
         !((s->opts->ignore_dtype || s->opts->converted) && diff_comparable(s, a, b))) {
         d.what = "dtype";
         diff_say(s, &d);
@@ -431,9 +465,30 @@ static double *diff_counts(const ckpt_map *map)
     return count;
 }
 
+/* Report a tensor as another name of one that both maps have; *tied: it is. */
+static int diff_tied(diff_state *s, const ckpt_difference *d, bool *tied, ckpt_err *err)
+{
+    ckpt_difference own = *d;
+    const ckpt_tensor *table = NULL;
+    int rc;
+
+    *tied = false;
+    if (!s->opts->tied)
+        return CKPT_OK;
+    rc = d->a ? ckpt_tied_to(&table, s->map_a, s->map_b, s->ra, d->a, err)
+              : ckpt_tied_to(&table, s->map_b, s->map_a, s->rb, d->b, err);
+    if (rc != CKPT_OK || !table)
+        return rc;
+    *tied = true;
+    own.what = d->a ? "tied in A" : "tied in B";
+    own.a = d->a ? d->a : d->b;
+    own.b = table;
+    return s->opts->tied(s->ctx, &own) == 0 ? CKPT_OK : diff_canceled(err);
+}
+
 /*
- * Report a tensor that only one map has, unless it is a step count that the other map's optimizer
- * keeps for the parameter's group, as apex's FusedAdam does.
+ * Report a tensor that only one map has, unless it is tied to a tensor that both have, or is a step
+ * count that the other map's optimizer keeps for the parameter's group, as apex's FusedAdam does.
  */
 static int diff_only(diff_state *s, const ckpt_difference *d, const ckpt_map *other, ckpt_err *err)
 {
@@ -441,8 +496,11 @@ static int diff_only(diff_state *s, const ckpt_difference *d, const ckpt_map *ot
     const ckpt_tensor *t = d->a ? d->a : d->b;
     double **count = d->a ? &s->count_b : &s->count_a, is = 0;
     const char *param = t->name + sizeof step - 1;
-    int rc = CKPT_OK;
+    bool tied;
+    int rc = diff_tied(s, d, &tied, err);
 
+    if (rc != CKPT_OK || tied)
+        return rc;
     if (t->role == CKPT_ROLE_STATE && t->n_elems == 1 &&
         strncmp(t->name, step, sizeof step - 1) == 0) {
         size_t at = ckpt_map_index(other, param, strlen(param));

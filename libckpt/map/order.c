@@ -364,6 +364,24 @@ int ckpt_order_ties(ckpt_map *map, ckpt_err *err)
     return rc;
 }
 
+const ckpt_tensor *ckpt_order_table(const ckpt_map *map, const char *name)
+{
+    const size_t n_name = strlen(name);
+
+    for (size_t i = 0; i < sizeof fo_archs / sizeof *fo_archs; i++) {
+        const char *ties = fo_archs[i].ties, *word;
+        size_t n, at = SIZE_MAX;
+
+        while (at == SIZE_MAX && fo_word(&ties, &word, &n)) {
+            if (strcspn(word, "=") == n_name && memcmp(word, name, n_name) == 0)
+                at = fo_index(map, &fo_archs[i], word + n_name + 1, n - n_name - 1);
+        }
+        if (at != SIZE_MAX)
+            return map->tensors.at[at];
+    }
+    return NULL;
+}
+
 /* ---- the order ---- */
 
 /* Parameters of a model. */

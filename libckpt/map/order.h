@@ -53,6 +53,9 @@ int ckpt_order_named(const ckpt_map *map, ckpt_tensor **list, size_t n, bool *kn
  */
 int ckpt_order_ties(ckpt_map *map, ckpt_err *err);
 
+/* The tensor that a model of any known architecture ties this name to; NULL: none. */
+const ckpt_tensor *ckpt_order_table(const ckpt_map *map, const char *name);
+
 /* True if the table has this model_type (NULL: false). */
 bool ckpt_order_has(const char *type);
 

@@ -94,6 +94,24 @@ class Operations(Case):
         self.assertEqual(p.returncode, got.exception.status)
         self.assertEqual(got.exception.path, e.file)
 
+    def test_diff_tied(self):
+        out, folder = os.path.join(self.scratch(), 'dcp'), fixture('map_mcore_gpt2', 'hf')
+        ckpt.convert(folder, out, to='dcp')
+        for pair in (out, folder), (folder, out):
+            found = ckpt.diff(*pair)
+            self.assertTrue(found.equal)
+            self.assertEqual(found.tied, {'lm_head.weight': 'transformer.wte.weight'})
+
+    def test_diff_tags(self):
+        run = fixture('z1_bf16_w2_tags', 'ckpt')
+        tags = [t.name for t in ckpt.doctor(run).tags]
+        self.assertGreater(len(tags), 1)
+        self.assertFalse(ckpt.diff(run, run, tag_a=tags[0], tag_b=tags[1]).equal)
+        self.assertFalse(ckpt.diff(run, run, tag=tags[0], tag_b=tags[1]).equal)
+        self.assertTrue(ckpt.diff(run, run, tag=tags[0], tag_b=tags[0]).equal)
+        with self.assertRaises(ckpt.UsageError), ckpt.open(run) as m:
+            ckpt.diff(m, run, tag_a=tags[0])
+
     def test_diff(self):
         folder = self.copy('z1_bf16_w2_tags', 'ckpt')
         found = ckpt.diff(folder, Z3)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/vec.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/hub_names.h"
 #include "tools/ckpt/report.h"
@@ -28,9 +29,18 @@ typedef struct diff_args {
     same_layout layout;
 } diff_args;
 
+/* A name that only one side has, and the tensor of both sides that it repeats. */
+typedef struct diff_tie {
+    const char *name, *of;
+    char side;
+} diff_tie;
+
+CKPT_VEC(diff_ties, diff_tie);
+
 typedef struct diff_out {
     const cli_args *a;
     json_out j;
+    diff_ties ties;
     const char *last; /* last printed name, to count a tensor with two differences once */
     uint64_t n_names;
 } diff_out;
@@ -124,6 +134,35 @@ static int diff_one(void *ctx, const ckpt_difference *d)
         out_printf("\n");
     }
     return out_broken();
+}
+
+/* Callback of the library for each name that only one side has because it is tied. */
+static int diff_tied(void *ctx, const ckpt_difference *d)
+{
+    diff_out *out = ctx;
+    diff_tie *tie = ckpt_vec_push(&out->ties);
+
+    if (!tie)
+        return 1;
+    *tie = (diff_tie){d->name, d->b->name, d->what[strlen(d->what) - 1]};
+    if (!out->a->json && !out->a->quiet)
+        say_note("%s: only %c has this name; it is tied to %s, which both sides have", tie->name,
+                 tie->side, tie->of);
+    return 0;
+}
+
+/* Print the tied names that only one side has. */
+static void diff_json_ties(json_out *j, const diff_ties *ties)
+{
+    json_open(j, "tied", '[');
+    for (size_t i = 0; i < ties->n; i++) {
+        json_open(j, NULL, '{');
+        json_text(j, "name", ties->at[i].name);
+        json_text(j, "tied_to", ties->at[i].of);
+        json_text(j, "only_in", ties->at[i].side == 'A' ? "a" : "b");
+        json_close(j, '}');
+    }
+    json_close(j, ']');
 }
 
 /* Apply the filter to one side; `mapped`: its findings have been printed. */
@@ -318,8 +357,10 @@ static int diff_names(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
 static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_err *err)
 {
     // formats have rules of their own for dtypes, such as GGUF's F32 for vectors
-    ckpt_diff_opts opts = {.tolerance = a->tolerance,
-                           .ignore_dtype = a->ignore_dtype || diff_mapped(a)};
+    ckpt_diff_opts opts = {.size = sizeof opts,
+                           .tolerance = a->tolerance,
+                           .ignore_dtype = a->ignore_dtype || diff_mapped(a),
+                           .tied = diff_unmapped(a) ? NULL : diff_tied};
     const size_t dtypes = diff_mapped(a) && !a->ignore_dtype ? same_layout_dtypes(ma, mb) : 0;
     diff_out out = {.a = &a->cli};
     char n[COUNT_ROOM];
@@ -337,6 +378,7 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
     int rc = ckpt_diff(ma, mb, &opts, diff_one, &out, err);
     if (a->cli.json) {
         json_close(&out.j, ']');
+        diff_json_ties(&out.j, &out.ties);
         json_uint(&out.j, "tensors_a", ckpt_map_tensor_count(ma));
         json_uint(&out.j, "tensors_b", ckpt_map_tensor_count(mb));
         json_uint(&out.j, "tensors_different", out.n_names);
@@ -353,6 +395,7 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
         out_printf("different: %s, A has %zu, B has %zu\n", count_text(n, out.n_names, "tensor"),
                    ckpt_map_tensor_count(ma), ckpt_map_tensor_count(mb));
     }
+    ckpt_vec_free(&out.ties);
     return rc;
 }
 

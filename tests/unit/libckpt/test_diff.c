@@ -213,9 +213,50 @@ static void steps_of_groups(void **state)
                      CKPT_EDIFFERS);
 }
 
+/* A map of a tensor "w", and of another name with its bytes. */
+static ckpt_map *with_alias(void *bytes)
+{
+    ckpt_map *map = make("w", CKPT_F32, 4, bytes);
+    ckpt_tensor *t = NULL;
+    ckpt_tensor like = *map->tensors.at[0];
+
+    like.owner = map->tensors.at[0];
+    assert_int_equal(ckpt_map_add(map, "again", 5, &like, &t, NULL), CKPT_OK);
+    return map;
+}
+
+static int refuse(void *ctx, const ckpt_difference *d)
+{
+    (void)ctx, (void)d;
+    return 1;
+}
+
+/* Only a caller that gets the tied names takes maps with and without them as equal. */
+static void tied_names(void **state)
+{
+    float a[16] = {1, 2}, b[16] = {1, 3};
+    const ckpt_diff_opts ask = {.size = sizeof ask, .tied = tell};
+    const ckpt_diff_opts stop = {.size = sizeof stop, .tied = refuse};
+    told t;
+
+    (void)state;
+    assert_int_equal(diff(with_alias(a), make("w", CKPT_F32, 4, a), NULL, &t), CKPT_EDIFFERS);
+    assert_string_equal(t.what, "A");
+    assert_int_equal(diff(with_alias(a), make("w", CKPT_F32, 4, a), &ask, &t), CKPT_OK);
+    assert_string_equal(t.what, "t");
+    assert_string_equal(t.last.what, "tied in A");
+    assert_string_equal(t.last.a->name, "again");
+    assert_string_equal(t.last.b->name, "w");
+    assert_int_equal(diff(make("w", CKPT_F32, 4, b), with_alias(a), &ask, &t), CKPT_EDIFFERS);
+    assert_string_equal(t.what, "vt");
+    assert_string_equal(t.last.what, "tied in B");
+    assert_int_equal(diff(with_alias(a), make("w", CKPT_F32, 4, a), &stop, &t), CKPT_ECANCELED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tied_names),
         cmocka_unit_test(steps_of_groups),
         cmocka_unit_test(values_by_bits_and_by_tolerance),
         cmocka_unit_test(nan_differs_from_a_number),

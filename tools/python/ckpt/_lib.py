@@ -120,12 +120,6 @@ class VerifyOpts(c.Structure):
                 ('finding_ctx', c.c_void_p), ('opened', OpenedFn)]
 
 
-class DiffOpts(c.Structure):
-    """ckpt_diff_opts"""
-    _fields_ = [('size', c.c_size_t), ('tolerance', c.c_double), ('ignore_dtype', c.c_bool), ('progress', ProgressFn),
-                ('progress_ctx', c.c_void_p), ('converted', c.c_bool)]
-
-
 class Difference(c.Structure):
     """ckpt_difference"""
     _fields_ = [('name', c.c_char_p), ('what', c.c_char_p), ('a', TensorP), ('b', TensorP), ('n_different', c.c_uint64),
@@ -133,6 +127,12 @@ class Difference(c.Structure):
 
 
 DifferenceFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(Difference))
+
+
+class DiffOpts(c.Structure):
+    """ckpt_diff_opts"""
+    _fields_ = [('size', c.c_size_t), ('tolerance', c.c_double), ('ignore_dtype', c.c_bool), ('progress', ProgressFn),
+                ('progress_ctx', c.c_void_p), ('converted', c.c_bool), ('tied', DifferenceFn)]
 
 
 class Tag(c.Structure):

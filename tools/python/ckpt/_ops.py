@@ -151,7 +151,14 @@ def verify(path: Path, *, tag: Optional[str] = None, as_file: bool = False, keep
 
 
 class Differences(List[Difference]):
-    """The differences of two checkpoints; empty, and so false, if they are equal."""
+    """The differences of two checkpoints; empty, and so false, if they are equal.
+
+    tied   the names that only one of them has, because they are tied to a tensor of both, and the names of these tensors
+    """
+
+    def __init__(self, found: Sequence[Difference] = ()) -> None:
+        super().__init__(found)
+        self.tied: Dict[str, str] = {}
 
     @property
     def equal(self) -> bool:
@@ -160,20 +167,22 @@ class Differences(List[Difference]):
 
 
 def diff(a: Union[Path, Checkpoint], b: Union[Path, Checkpoint], *, tolerance: float = 0, ignore_dtype: bool = False,
-         optimizer: bool = False, tag: Optional[str] = None, include: Union[str, Sequence[str], None] = None,
-         exclude: Union[str, Sequence[str], None] = None, progress: Progress = None) -> Differences:
+         optimizer: bool = False, tag: Optional[str] = None, tag_a: Optional[str] = None, tag_b: Optional[str] = None,
+         include: Union[str, Sequence[str], None] = None, exclude: Union[str, Sequence[str], None] = None,
+         progress: Progress = None) -> Differences:
     """Compare two checkpoints by name and value, across formats.
 
     tolerance    values with |a - b| up to this count as equal
     optimizer    compare the optimizer's state too
+    tag_a, tag_b       the tag of each side (default: tag, or the latest); only with paths
     include, exclude   globs of names; only with paths, not with open checkpoints
     """
-    def opened(x: Union[Path, Checkpoint]) -> Checkpoint:
+    def opened(x: Union[Path, Checkpoint], own: Optional[str]) -> Checkpoint:
         if isinstance(x, Checkpoint):
-            if include or exclude:
-                raise UsageError('include and exclude need paths, not open checkpoints')
+            if include or exclude or own:
+                raise UsageError('tags, include and exclude need paths, not open checkpoints')
             return x
-        made = _open_side(x, tag, optimizer)
+        made = _open_side(x, own or tag, optimizer)
         _select(made, include, exclude)
         return made
 
@@ -184,9 +193,13 @@ def diff(a: Union[Path, Checkpoint], b: Union[Path, Checkpoint], *, tolerance: f
         found.append(Difference(text_of(d.name), text_of(d.what), int(d.n_different), int(d.first),
                                 None if d.max_abs < 0 else float(d.max_abs)))
 
-    opts = _lib.sized(_lib.DiffOpts, tolerance=tolerance, ignore_dtype=ignore_dtype, progress=job.opts.progress)
+    def tied(d: Any) -> None:
+        found.tied[text_of(d.contents.name)] = text_of(d.contents.b.contents.name)
+
+    opts = _lib.sized(_lib.DiffOpts, tolerance=tolerance, ignore_dtype=ignore_dtype, progress=job.opts.progress,
+                      tied=job.callback(_lib.DifferenceFn, tied))
     callback = job.callback(_lib.DifferenceFn, differs)
-    one, two = opened(a), opened(b)
+    one, two = opened(a, tag_a), opened(b, tag_b)
     with one._handle.use() as left, two._handle.use() as right:
         rc = job.run(lambda: lib().ckpt_diff(left, right, c.byref(opts), callback, None, c.byref(err)))
     for given, made in ((a, one), (b, two)):
