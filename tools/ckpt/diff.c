@@ -10,6 +10,7 @@
 #include "tools/ckpt/hub_names.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/same_layout.h"
+#include "tools/ckpt/same_prefix.h"
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/options.h"
 #include "tools/cli/text.h"
@@ -27,6 +28,7 @@ typedef struct diff_args {
     cli_maps maps;      /* those to choose from, or that of a file */
     bool slices;        /* a side has slices that only its layout map can join */
     same_layout layout;
+    char prefix_a[PREFIX_ROOM], prefix_b[PREFIX_ROOM]; /* removed from all names of a side */
 } diff_args;
 
 /* A name that only one side has, and the tensor of both sides that it repeats. */
@@ -353,6 +355,23 @@ static int diff_names(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
     return rc;
 }
 
+/* Remove a prefix that one side has before all names of the other. */
+static int diff_prefix(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
+{
+    const bool may = !diff_unmapped(a) && !a->cli.keep_names;
+    int rc = CKPT_OK;
+
+    if (may && diff_lacks(ma, mb) && diff_lacks(mb, ma))
+        rc = same_prefix(a->prefix_a, ma, mb, err);
+    if (rc == CKPT_OK && may && !a->prefix_a[0] && diff_lacks(ma, mb) && diff_lacks(mb, ma))
+        rc = same_prefix(a->prefix_b, mb, ma, err);
+    if (rc == CKPT_OK && (a->prefix_a[0] || a->prefix_b[0]) && !a->cli.quiet && !a->cli.json)
+        say_note("%s: is compared without the prefix %s, which the names of the other side lack",
+                 ckpt_map_path(a->prefix_a[0] ? ma : mb),
+                 a->prefix_a[0] ? a->prefix_a : a->prefix_b);
+    return rc;
+}
+
 /* Compare, and print the differences and the result. */
 static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_err *err)
 {
@@ -371,6 +390,8 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
         json_text(&out.j, "b", ckpt_map_path(mb));
         json_text(&out.j, "map_a", a->layout.a[0] ? a->layout.a : NULL);
         json_text(&out.j, "map_b", a->layout.b[0] ? a->layout.b : NULL);
+        json_text(&out.j, "prefix_a", a->prefix_a[0] ? a->prefix_a : NULL);
+        json_text(&out.j, "prefix_b", a->prefix_b[0] ? a->prefix_b : NULL);
         json_findings(&out.j, "findings_a", ma);
         json_findings(&out.j, "findings_b", mb);
         json_open(&out.j, "differences", '[');
@@ -470,6 +491,8 @@ static int diff_run(cli_args *cli, ckpt_err *err)
         rc = diff_layout(ma, mb, a, err);
     if (rc == CKPT_OK)
         rc = diff_names(ma, mb, a, err);
+    if (rc == CKPT_OK)
+        rc = diff_prefix(ma, mb, a, err);
     if (rc == CKPT_OK)
         rc = diff_filter(ma, &a->cli, !quiet && a->layout.a[0], err);
     if (rc == CKPT_OK)
