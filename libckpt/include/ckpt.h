@@ -351,6 +351,24 @@ typedef struct ckpt_difference {
 
 typedef int (*ckpt_difference_fn)(void *ctx, const ckpt_difference *d);
 
+/*
+ * Tensors that both maps have and whose names differ only in numbers between dots, such as those of
+ * layers. Elements that are NaN or infinite in A or B are counted, and left out of the distances.
+ */
+typedef struct ckpt_diff_group {
+    const char *name; /* "model.layers.*.mlp.up_proj.weight" */
+    uint64_t n_tensors, n_tensors_different;
+    uint64_t n_elems, n_different;
+    uint64_t n_nan_a, n_nan_b, n_inf_a, n_inf_b;
+    /*
+     * ||a - b|| / ||a||, infinite if A's elements are zero and B's are not; the cosine of a and b; the largest |a - b|;
+     * NaN: not defined, because the elements are compared by bits, are zeros, or too large for F64
+     */
+    double relative_error, cosine, max_abs;
+} ckpt_diff_group;
+
+typedef int (*ckpt_diff_group_fn)(void *ctx, const ckpt_diff_group *g);
+
 typedef struct ckpt_diff_opts {
     size_t size; /* sizeof this struct, or 0: see above */
     /*
@@ -373,6 +391,11 @@ typedef struct ckpt_diff_opts {
      * tensor as a and the repeated one as b. It is no difference then. NULL: it is one
      */
     ckpt_difference_fn tied;
+    /*
+     * called with ckpt_diff's ctx for each group of compared tensors, after all differences, in the
+     * order of A; the results do not depend on the number of processes. Or NULL, which is faster
+     */
+    ckpt_diff_group_fn group;
 } ckpt_diff_opts;
 
 /*

@@ -11,6 +11,7 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/dist/run/hooks.h"
 #include "libckpt/format.h"
+#include "libckpt/inspect/groups.h"
 #include "libckpt/inspect/tied.h"
 #include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
@@ -22,6 +23,7 @@ typedef struct diff_part {
     uint64_t tensor; /* index of the tensor in A */
     uint64_t n_different, first;
     double max_abs, first_a, first_b;
+    ckpt_sums sums; /* with opts->group */
 } diff_part;
 
 CKPT_VEC(diff_parts, diff_part);
@@ -46,6 +48,8 @@ typedef struct diff_state {
     diff_parts parts;     /* differences of all processes of a team, ascending by tensor */
     size_t next_part;
     double *count_a, *count_b; /* step counts of groups, by tensor; NULL: not needed yet */
+    ckpt_sums sums;            /* of the current tensor */
+    ckpt_diff_groups groups;
 } diff_state;
 
 static void diff_say(diff_state *s, const ckpt_difference *d)
@@ -114,12 +118,20 @@ static void diff_bits(diff_state *s, ckpt_difference *d, uint64_t first, size_t 
     }
 }
 
-/* Choose this process's blocks k..end-1 of n_blocks; each tensor starts with another process. */
+/*
+ * Choose this process's blocks k..end-1 of n_blocks; each tensor starts with another process. One
+ * process sums a whole tensor, so that the order of the additions never changes.
+ */
 static void diff_share(const diff_state *s, size_t tensor, uint64_t n_blocks, uint64_t *k,
                        uint64_t *end)
 {
     uint64_t n = s->team ? s->team->n : 1, rank = s->team ? (s->team->rank + tensor) % n : 0;
 
+    if (s->opts->group) {
+        *k = 0;
+        *end = rank == 0 ? n_blocks : 0;
+        return;
+    }
     *k = n_blocks / n * rank + n_blocks % n * rank / n;
     *end = n_blocks / n * (rank + 1) + n_blocks % n * (rank + 1) / n;
 }
@@ -253,6 +265,7 @@ static int diff_blocks(diff_state *s, size_t tensor, ckpt_difference *d, ckpt_er
     uint64_t n_bytes = 0, n_before, k, end;
     int rc = CKPT_OK;
 
+    s->sums = (ckpt_sums){0};
     diff_share(s, tensor, (a->n_elems + DIFF_BLOCK - 1) / DIFF_BLOCK, &k, &end);
     for (; rc == CKPT_OK && k < end; k++) {
         uint64_t first = k * DIFF_BLOCK;
@@ -270,14 +283,19 @@ static int diff_blocks(diff_state *s, size_t tensor, ckpt_difference *d, ckpt_er
             n_bytes = (n * type->bits + 7) / 8;
         if (rc == CKPT_OK)
             rc = diff_progress(s, n_bytes, err);
-        if (rc != CKPT_OK || (same && memcmp(s->a, s->b, (size_t)n_bytes) == 0))
+        const bool equal = rc == CKPT_OK && same && memcmp(s->a, s->b, (size_t)n_bytes) == 0;
+        if (rc != CKPT_OK || (equal && !s->opts->group))
             continue;
         n_before = d->n_different;
         if (wide_a && wide_b) {
             wide_a(s->wide_a, s->a, n);
             wide_b(s->wide_b, s->b, n);
+            if (s->opts->group)
+                ckpt_sums_add(&s->sums, s->wide_a, s->wide_b, n);
             diff_floats(s, d, first, n);
         }
+        if (equal)
+            continue;
         // zeros of both signs are one number, as other scales of a quantized block may be, but
         // other bytes
         if (!wide_a || !wide_b ||
@@ -313,10 +331,12 @@ static int diff_values(diff_state *s, size_t tensor, const ckpt_tensor *a, const
         d.max_abs = isnan(d.max_abs) || p->max_abs <= d.max_abs ? d.max_abs : p->max_abs;
         d.max_abs = p->max_abs < 0 ? p->max_abs : d.max_abs;
         d.n_different += p->n_different;
+        s->sums = p->sums;
     }
     if (rc == CKPT_OK && d.n_different)
         diff_say(s, &d);
-    return rc;
+    return rc == CKPT_OK && s->opts->group ? ckpt_diff_groups_add(&s->groups, &d, &s->sums, err)
+                                           : rc;
 }
 
 static bool diff_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
@@ -374,8 +394,15 @@ static int diff_own(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_by
         if (!tb || !diff_comparable(s, ta, tb))
             continue;
         rc = diff_blocks(s, i, &d, err);
-        const diff_part p = {i, d.n_different, d.first, d.max_abs, d.first_a, d.first_b};
-        if (rc == CKPT_OK && d.n_different > 0 && !ckpt_bytes_add(out, &p, sizeof p))
+        const diff_part p = {.tensor = i,
+                             .n_different = d.n_different,
+                             .first = d.first,
+                             .max_abs = d.max_abs,
+                             .first_a = d.first_a,
+                             .first_b = d.first_b,
+                             .sums = s->sums};
+        if (rc == CKPT_OK && (d.n_different > 0 || s->sums.n_all > 0) &&
+            !ckpt_bytes_add(out, &p, sizeof p))
             rc = ckpt_fail_memory(err);
         if (rc == CKPT_OK)
             rc = ckpt_team_check(s->team, err);
@@ -573,6 +600,8 @@ int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
         rc = diff_gather(&s, a, b, err);
     if (rc == CKPT_OK)
         rc = diff_maps(&s, a, b, err);
+    if (rc == CKPT_OK && own.group)
+        rc = ckpt_diff_groups_tell(&s.groups, own.group, ctx, err);
     if (rc == CKPT_OK && s.differs)
         rc = ckpt_fail(err, CKPT_EDIFFERS, "%s and %s differ", a->path, b->path);
     ckpt_free(s.a);
@@ -582,6 +611,7 @@ int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
     ckpt_free(s.count_a);
     ckpt_free(s.count_b);
     ckpt_vec_free(&s.parts);
+    ckpt_diff_groups_free(&s.groups);
     ckpt_reader_free(s.ra);
     ckpt_reader_free(s.rb);
     return rc;

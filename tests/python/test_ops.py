@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations: convert, reshard, merge, verify, diff, doctor; progress, cancelling, errors."""
+import json
+import math
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -101,6 +104,30 @@ class Operations(Case):
             found = ckpt.diff(*pair)
             self.assertTrue(found.equal)
             self.assertEqual(found.tied, {'lm_head.weight': 'transformer.wte.weight'})
+
+    def values(self, run, tag, name):
+        """The floats of a tensor, by the program."""
+        words = [os.path.join(BIN, 'ckpt'), 'cat', '--raw', '--dtype', 'f32', '-t', tag, run, name]
+        data = subprocess.run(words, capture_output=True, check=True).stdout
+        return struct.unpack('<%df' % (len(data) // 4), data)
+
+    def test_diff_stats(self):
+        run = fixture('z1_bf16_w2_tags', 'ckpt')
+        found = ckpt.diff(run, run, tag_a='first', tag_b='global_step2', stats=True)
+        words = [os.path.join(BIN, 'ckpt'), 'diff', '--stats', '--json', '--tag-a', 'first', '--tag-b', 'global_step2', run, run]
+        want = json.loads(subprocess.run(words, capture_output=True, check=False).stdout)['groups']
+        self.assertEqual([(g.name, g.tensors, g.elements, g.elements_different, g.nan_b) for g in found.groups],
+                         [(g['name'], g['tensors'], g['elements'], g['elements_different'], g['nan_b']) for g in want])
+        for g, w in zip(found.groups, want):
+            self.assertAlmostEqual(g.relative_error, w['relative_error'], delta=1e-12)
+            self.assertAlmostEqual(g.cosine, w['cosine'], delta=1e-12)
+        g, x, y = found.groups[0], self.values(run, 'first', 'emb.weight'), self.values(run, 'global_step2', 'emb.weight')
+        aa, bb, ab = (math.fsum(p * q for p, q in zip(*pair)) for pair in ((x, x), (y, y), (x, y)))
+        dd = math.fsum((p - q) ** 2 for p, q in zip(x, y))
+        self.assertAlmostEqual(g.relative_error, math.sqrt(dd / aa), delta=1e-15)
+        self.assertAlmostEqual(g.cosine, ab / math.sqrt(aa * bb), delta=1e-15)
+        self.assertEqual(g.max_abs, max(abs(p - q) for p, q in zip(x, y)))
+        self.assertEqual(ckpt.diff(run, run).groups, [])
 
     def test_diff_tags(self):
         run = fixture('z1_bf16_w2_tags', 'ckpt')

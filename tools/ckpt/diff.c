@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libckpt/base/vec.h"
+#include "tools/ckpt/diff_stats.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/hub_names.h"
 #include "tools/ckpt/report.h"
@@ -18,7 +19,7 @@
 /* The fields of this command. */
 typedef struct diff_args {
     cli_args cli; /* first: the parser fills the whole */
-    bool ignore_dtype;
+    bool ignore_dtype, stats;
     const char *tag_a, *tag_b;
     const char *map; /* to apply to A; "none": compare names as they are; NULL: as needed */
     double tolerance;
@@ -41,8 +42,10 @@ CKPT_VEC(diff_ties, diff_tie);
 
 typedef struct diff_out {
     const cli_args *a;
+    bool stats; /* print groups instead of tensors with other values */
     json_out j;
     diff_ties ties;
+    diff_stats groups;
     const char *last; /* last printed name, to count a tensor with two differences once */
     uint64_t n_names;
 } diff_out;
@@ -130,7 +133,8 @@ static int diff_one(void *ctx, const ckpt_difference *d)
     if (out->a->json) {
         diff_json(&out->j, d);
     } else if (!out->a->quiet) {
-        diff_text(d);
+        if (!out->stats || strcmp(d->what, "values") != 0)
+            diff_text(d);
     } else if (!again) {
         out_text(d->name);
         out_printf("\n");
@@ -165,6 +169,14 @@ static void diff_json_ties(json_out *j, const diff_ties *ties)
         json_close(j, '}');
     }
     json_close(j, ']');
+}
+
+/* Callback of the library for each group. */
+static int diff_group(void *ctx, const ckpt_diff_group *g)
+{
+    diff_out *out = ctx;
+
+    return diff_stats_add(&out->groups, g);
 }
 
 /* Apply the filter to one side; `mapped`: its findings have been printed. */
@@ -379,9 +391,10 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
     ckpt_diff_opts opts = {.size = sizeof opts,
                            .tolerance = a->tolerance,
                            .ignore_dtype = a->ignore_dtype || diff_mapped(a),
-                           .tied = diff_unmapped(a) ? NULL : diff_tied};
+                           .tied = diff_unmapped(a) ? NULL : diff_tied,
+                           .group = a->stats && !a->cli.quiet ? diff_group : NULL};
     const size_t dtypes = diff_mapped(a) && !a->ignore_dtype ? same_layout_dtypes(ma, mb) : 0;
-    diff_out out = {.a = &a->cli};
+    diff_out out = {.a = &a->cli, .stats = a->stats};
     char n[COUNT_ROOM];
 
     if (a->cli.json) {
@@ -397,9 +410,13 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
         json_open(&out.j, "differences", '[');
     }
     int rc = ckpt_diff(ma, mb, &opts, diff_one, &out, err);
+    if (a->stats && !a->cli.json && !a->cli.quiet)
+        diff_stats_text(&out.groups);
     if (a->cli.json) {
         json_close(&out.j, ']');
         diff_json_ties(&out.j, &out.ties);
+        if (a->stats)
+            diff_stats_json(&out.j, &out.groups);
         json_uint(&out.j, "tensors_a", ckpt_map_tensor_count(ma));
         json_uint(&out.j, "tensors_b", ckpt_map_tensor_count(mb));
         json_uint(&out.j, "tensors_different", out.n_names);
@@ -416,6 +433,7 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
         out_printf("different: %s, A has %zu, B has %zu\n", count_text(n, out.n_names, "tensor"),
                    ckpt_map_tensor_count(ma), ckpt_map_tensor_count(mb));
     }
+    diff_stats_free(&out.groups);
     ckpt_vec_free(&out.ties);
     return rc;
 }
@@ -531,6 +549,8 @@ static const cli_option diff_options[] = {
      "treat |a - b| <= X as equal (default: 0)"},
     {"ignore-dtype", 0, CLI_FLAG, offsetof(diff_args, ignore_dtype), NULL,
      "ignore differences between floating dtypes"},
+    {"stats", 0, CLI_FLAG, offsetof(diff_args, stats), NULL,
+     "print sums by groups of tensors, not each tensor with other values"},
     {"map", 0, CLI_TEXT, offsetof(diff_args, map), "NAME|FILE",
      "map A by FILE, or from layout A:B (none: as is)"},
     {"config", 0, CLI_FILE, offsetof(diff_args, config), "FILE",
@@ -557,6 +577,7 @@ static const cli_option diff_options[] = {
 
 static const cli_moot diff_moot[] = {
     {"quiet", "json", NULL},
+    {"stats", "quiet", NULL},
     {NULL, NULL, NULL},
 };
 

@@ -17,7 +17,7 @@ static bool spx_plain(const char *prefix, size_t n)
 }
 
 /*
- * Count the tensors that only `map` has and whose names without the prefix only `other` has.  0: two
+ * Count the tensors of `map` alone that have a name of `other` alone after the prefix.  0: two
  * tensors would get one name.
  */
 static size_t spx_fits(const ckpt_map *map, const ckpt_map *other, const char *prefix, size_t n)

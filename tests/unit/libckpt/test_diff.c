@@ -253,9 +253,110 @@ static void tied_names(void **state)
     assert_int_equal(diff(with_alias(a), make("w", CKPT_F32, 4, a), &stop, &t), CKPT_ECANCELED);
 }
 
+/* The groups that were told. */
+typedef struct groups_told {
+    told differences;
+    ckpt_diff_group at[4];
+    char name[4][32];
+    size_t n;
+} groups_told;
+
+static int tell_group(void *ctx, const ckpt_diff_group *g)
+{
+    groups_told *t = ctx;
+
+    assert_true(t->n < 4);
+    snprintf(t->name[t->n], sizeof t->name[t->n], "%s", g->name);
+    t->at[t->n++] = *g;
+    return 0;
+}
+
+/* Add a tensor of four floats. */
+static ckpt_map *plus(ckpt_map *map, const char *name, ckpt_dtype dtype, void *bytes)
+{
+    const ckpt_source source = {.kind = CKPT_SOURCE_MEMORY, .n_bytes = 64, .memory = bytes};
+    const uint64_t n = 4;
+    const ckpt_tensor like = {.dtype = dtype, .ndim = 1, .shape = &n};
+    ckpt_tensor *t = NULL;
+    uint32_t at;
+
+    assert_int_equal(ckpt_map_add_source(map, &source, &at, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_add(map, name, strlen(name), &like, &t, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_back_whole(map, t, at, 0, NULL), CKPT_OK);
+    return map;
+}
+
+static groups_told summed(ckpt_map *a, ckpt_map *b, int code)
+{
+    const ckpt_diff_opts opts = {.size = sizeof opts, .group = tell_group};
+    groups_told t = {.n = 0};
+
+    assert_int_equal(ckpt_diff(a, b, &opts, tell, &t, NULL), code);
+    ckpt_map_free(a);
+    ckpt_map_free(b);
+    return t;
+}
+
+/* Layers are one group; distances are those of all its elements. */
+static void sums_of_groups(void **state)
+{
+    float one[16] = {3, 0, 0, 0}, two[16] = {0, 4, 0, 0}, off[16] = {0, 4, 0, 1};
+    groups_told t =
+        summed(plus(make("h.0.w", CKPT_F32, 4, one), "h.11.w", CKPT_F32, two),
+               plus(make("h.0.w", CKPT_F32, 4, one), "h.11.w", CKPT_F32, off), CKPT_EDIFFERS);
+
+    (void)state;
+    assert_int_equal(t.n, 1);
+    assert_string_equal(t.name[0], "h.*.w");
+    assert_int_equal(t.at[0].n_tensors, 2);
+    assert_int_equal(t.at[0].n_tensors_different, 1);
+    assert_int_equal(t.at[0].n_elems, 8);
+    assert_int_equal(t.at[0].n_different, 1);
+    assert_true(t.at[0].relative_error == 0.2);
+    assert_true(fabs(t.at[0].cosine - 25 / sqrt(25.0 * 26)) < 1e-15);
+    assert_true(t.at[0].max_abs == 1);
+    // "h10" is a name, not a number
+    t = summed(plus(make("h10.w", CKPT_F32, 4, one), "h.1", CKPT_F32, two),
+               plus(make("h10.w", CKPT_F32, 4, one), "h.1", CKPT_F32, two), CKPT_OK);
+    assert_int_equal(t.n, 2);
+    assert_string_equal(t.name[0], "h10.w");
+    assert_string_equal(t.name[1], "h.*");
+    assert_true(t.at[1].relative_error == 0 && t.at[1].cosine == 1 && t.at[1].max_abs == 0);
+}
+
+/* NaN and infinities are counted and left out; what is not defined is NaN. */
+static void sums_of_odd_values(void **state)
+{
+    float a[16] = {NAN, INFINITY, 2, 1}, b[16] = {NAN, 1, NAN, 2}, zero[16] = {0};
+    double huge[8] = {1e300, 1, 1, 1}, more[8] = {2e300, 1, 1, 1};
+    groups_told t = summed(make("w", CKPT_F32, 4, a), make("w", CKPT_F32, 4, b), CKPT_EDIFFERS);
+
+    (void)state;
+    assert_int_equal(t.at[0].n_different, 3);
+    assert_int_equal(t.at[0].n_nan_a, 1);
+    assert_int_equal(t.at[0].n_nan_b, 2);
+    assert_int_equal(t.at[0].n_inf_a, 1);
+    assert_int_equal(t.at[0].n_inf_b, 0);
+    assert_true(t.at[0].relative_error == 1 && t.at[0].max_abs == 1);
+    t = summed(make("w", CKPT_F32, 4, zero), make("w", CKPT_F32, 4, zero), CKPT_OK);
+    assert_true(t.at[0].relative_error == 0 && isnan(t.at[0].cosine));
+    a[0] = a[1] = 0;
+    t = summed(make("w", CKPT_F32, 4, zero), make("w", CKPT_F32, 4, a), CKPT_EDIFFERS);
+    assert_true(isinf(t.at[0].relative_error) && isnan(t.at[0].cosine) && t.at[0].max_abs == 2);
+    t = summed(make("w", CKPT_F64, 4, huge), make("w", CKPT_F64, 4, more), CKPT_EDIFFERS);
+    assert_true(isnan(t.at[0].relative_error) && isnan(t.at[0].cosine));
+    assert_true(t.at[0].max_abs == 1e300);
+    // bytes have no distance
+    t = summed(make("w", CKPT_BITS8, 4, a), make("w", CKPT_BITS8, 4, b), CKPT_EDIFFERS);
+    assert_int_equal(t.at[0].n_elems, 4);
+    assert_true(t.at[0].n_different > 0 && isnan(t.at[0].relative_error) && isnan(t.at[0].max_abs));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_of_groups),
+        cmocka_unit_test(sums_of_odd_values),
         cmocka_unit_test(tied_names),
         cmocka_unit_test(steps_of_groups),
         cmocka_unit_test(values_by_bits_and_by_tolerance),

@@ -129,10 +129,20 @@ class Difference(c.Structure):
 DifferenceFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(Difference))
 
 
+class DiffGroup(c.Structure):
+    """ckpt_diff_group"""
+    _fields_ = [('name', c.c_char_p)] + [(x, c.c_uint64) for x in (
+        'n_tensors', 'n_tensors_different', 'n_elems', 'n_different', 'n_nan_a', 'n_nan_b', 'n_inf_a', 'n_inf_b')] + [
+        ('relative_error', c.c_double), ('cosine', c.c_double), ('max_abs', c.c_double)]
+
+
+DiffGroupFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(DiffGroup))
+
+
 class DiffOpts(c.Structure):
     """ckpt_diff_opts"""
     _fields_ = [('size', c.c_size_t), ('tolerance', c.c_double), ('ignore_dtype', c.c_bool), ('progress', ProgressFn),
-                ('progress_ctx', c.c_void_p), ('converted', c.c_bool), ('tied', DifferenceFn)]
+                ('progress_ctx', c.c_void_p), ('converted', c.c_bool), ('tied', DifferenceFn), ('group', DiffGroupFn)]
 
 
 class Tag(c.Structure):

@@ -8,6 +8,7 @@ parameters, the side files, doubtful values).  Calling the program avoids a seco
 from __future__ import annotations
 
 import os
+from math import isnan
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _lib
@@ -35,6 +36,22 @@ class Difference(NamedTuple):
     n_different: int
     first: int
     max_abs: Optional[float]  # None: the values were compared by their bits
+
+
+class GroupStats(NamedTuple):
+    """Sums over compared tensors whose names differ only in numbers; elements that are NaN or infinite are left out of the distances."""
+    name: str  # "model.layers.*.mlp.up_proj.weight"
+    tensors: int
+    tensors_different: int
+    elements: int
+    elements_different: int
+    nan_a: int
+    nan_b: int
+    infinite_a: int
+    infinite_b: int
+    relative_error: Optional[float]  # ||a - b|| / ||a||; None, here and below: not defined
+    cosine: Optional[float]
+    max_abs: Optional[float]
 
 
 class TagHealth(NamedTuple):
@@ -154,11 +171,13 @@ class Differences(List[Difference]):
     """The differences of two checkpoints; empty, and so false, if they are equal.
 
     tied   the names that only one of them has, because they are tied to a tensor of both, and the names of these tensors
+    groups the sums of diff(..., stats=True), otherwise empty
     """
 
     def __init__(self, found: Sequence[Difference] = ()) -> None:
         super().__init__(found)
         self.tied: Dict[str, str] = {}
+        self.groups: List[GroupStats] = []
 
     @property
     def equal(self) -> bool:
@@ -169,13 +188,14 @@ class Differences(List[Difference]):
 def diff(a: Union[Path, Checkpoint], b: Union[Path, Checkpoint], *, tolerance: float = 0, ignore_dtype: bool = False,
          optimizer: bool = False, tag: Optional[str] = None, tag_a: Optional[str] = None, tag_b: Optional[str] = None,
          include: Union[str, Sequence[str], None] = None, exclude: Union[str, Sequence[str], None] = None,
-         progress: Progress = None) -> Differences:
+         stats: bool = False, progress: Progress = None) -> Differences:
     """Compare two checkpoints by name and value, across formats.
 
     tolerance    values with |a - b| up to this count as equal
     optimizer    compare the optimizer's state too
     tag_a, tag_b       the tag of each side (default: tag, or the latest); only with paths
     include, exclude   globs of names; only with paths, not with open checkpoints
+    stats        sum up the distances of groups of tensors
     """
     def opened(x: Union[Path, Checkpoint], own: Optional[str]) -> Checkpoint:
         if isinstance(x, Checkpoint):
@@ -196,8 +216,16 @@ def diff(a: Union[Path, Checkpoint], b: Union[Path, Checkpoint], *, tolerance: f
     def tied(d: Any) -> None:
         found.tied[text_of(d.contents.name)] = text_of(d.contents.b.contents.name)
 
+    def group(g: Any) -> None:
+        g = g.contents
+        numbers = [None if isnan(x) else float(x) for x in (g.relative_error, g.cosine, g.max_abs)]
+        found.groups.append(GroupStats(text_of(g.name), g.n_tensors, g.n_tensors_different, g.n_elems, g.n_different,
+                                       g.n_nan_a, g.n_nan_b, g.n_inf_a, g.n_inf_b, *numbers))
+
     opts = _lib.sized(_lib.DiffOpts, tolerance=tolerance, ignore_dtype=ignore_dtype, progress=job.opts.progress,
                       tied=job.callback(_lib.DifferenceFn, tied))
+    if stats:
+        opts.group = job.callback(_lib.DiffGroupFn, group)
     callback = job.callback(_lib.DifferenceFn, differs)
     one, two = opened(a, tag_a), opened(b, tag_b)
     with one._handle.use() as left, two._handle.use() as right:
