@@ -115,6 +115,10 @@ def fixture(run, at):
     if name.startswith('map_mcore_'):
         other = os.path.join(at, 'megatron.safetensors')
         run.ways(name, hf, other, tensors(weights), tensors(other), 'hf:megatron', (), config)
+        # the map is found, whatever model the configuration names
+        run.n += 1
+        out, why = run.run(other, os.path.join(run.folder, '%d' % run.n), '--to', 'hf', *config)
+        verdict(name + ' without a map', why or compare(tensors(os.path.join(out, 'model.safetensors')), tensors(weights)))
     elif name.endswith('_experts'):
         other = os.path.join(at, 'stacked.safetensors')
         run.ways(name, hf, other, tensors(weights), tensors(other), 'hf:packed', (), config)

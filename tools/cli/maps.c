@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "libckpt/base/vec.h"
+#include "libckpt/map/savepoint.h"
 #include "tools/cli/out.h"
 #include "tools/cli/text.h"
 
@@ -245,16 +246,21 @@ static int maps_step(ckpt_map *map, const cli_maps *maps, const char *from, cons
 
 /*
  * The other side of the first map with `left` that recognizes this checkpoint's names; NULL: none.
+ * The table of transformers' names comes last, because some of its rules also match names of other
+ * layouts ("*.mlp.experts.*", Megatron's too) if a configuration names the model.
  */
 static const char *maps_known(ckpt_map *map, const cli_maps *maps, const char *left,
                               ckpt_remap_opts *opts)
 {
-    for (size_t i = 0; i < maps->n; i++) {
-        ckpt_remap *r = maps->at[i].map;
+    for (size_t i = 0; i < 2 * maps->n; i++) {
+        ckpt_remap *r = maps->at[i % maps->n].map;
+        const bool table = strcmp(ckpt_remap_side(r, true), "packed") == 0;
         bool fits = false;
+
         opts->backwards = true;
-        if (strcmp(ckpt_remap_side(r, false), left) == 0 && ckpt_remap_recognizes(r) &&
-            ckpt_remap_matches(map, r, opts, &fits, NULL) == CKPT_OK && fits)
+        if (table == (i >= maps->n) && strcmp(ckpt_remap_side(r, false), left) == 0 &&
+            ckpt_remap_recognizes(r) && ckpt_remap_matches(map, r, opts, &fits, NULL) == CKPT_OK &&
+            fits)
             return ckpt_remap_side(r, true);
     }
     return NULL;
@@ -352,31 +358,14 @@ static int maps_like(ckpt_map *map, const cli_maps *maps, const maps_one *one,
     return fail(err, rc[0], "%s", why[0].text);
 }
 
-int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap_opts *opts,
-               ckpt_err *err)
+/* Apply the maps of a list of layouts, one after the other. */
+static int maps_chain(ckpt_map *map, const cli_maps *maps, const char *name,
+                      const ckpt_remap_opts *opts, bool *liked, ckpt_err *err)
 {
-    bool liked = false;
-    char *copy = NULL, *from, *to;
-    int rc = CKPT_OK;
-    size_t i;
+    char *copy = strdup(name), *from = copy, *to = copy ? strchr(copy, ':') : NULL;
+    int rc = copy ? CKPT_OK : fail(err, CKPT_ELIMIT, "out of memory");
 
-    for (i = 0; i < maps->n; i++) {
-        // the path of a user's file, which is then the only map read, or the name of an installed
-        // map
-        if (strcmp(maps->at[i].path, name) == 0 || strcmp(maps_base(maps->at[i].path), name) == 0)
-            break;
-    }
-    if (i < maps->n) {
-        rc = maps_like(map, maps, &(maps_one){.only = maps->at[i].map}, opts, &liked, err);
-        opts->like = liked ? opts->like : NULL;
-        return rc;
-    }
-    copy = strdup(name);
-    if (!copy)
-        return fail(err, CKPT_ELIMIT, "out of memory");
-    from = copy;
-    to = strchr(from, ':');
-    if (!to || to == from)
+    if (rc == CKPT_OK && (!to || to == from))
         rc = fail(err, CKPT_EUSAGE, "--map %s: expected FROM:TO or a file; `ckpt maps` lists them",
                   name);
     if (rc == CKPT_OK)
@@ -386,13 +375,35 @@ int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap
         char *next = strchr(to, ':');
         if (next)
             *next = 0;
-        rc = maps_like(map, maps, &(maps_one){NULL, from, to}, opts, &liked, err);
+        rc = maps_like(map, maps, &(maps_one){NULL, from, to}, opts, liked, err);
         if (next)
             *next = ':';
         from = to;
         to = next;
     }
     free(copy);
-    opts->like = liked ? opts->like : NULL;
     return rc;
+}
+
+int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap_opts *opts,
+               ckpt_err *err)
+{
+    ckpt_savepoint *saved = NULL;
+    bool liked = false;
+    size_t i = 0;
+    int rc = ckpt_savepoint_new(&saved, map, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    // the path of a user's file, which is then the only map read, or the name of an installed map
+    while (i < maps->n && strcmp(maps->at[i].path, name) != 0 &&
+           strcmp(maps_base(maps->at[i].path), name) != 0)
+        i++;
+    // a failure after the first of several maps leaves no names of a layout between
+    if (i < maps->n)
+        rc = maps_like(map, maps, &(maps_one){.only = maps->at[i].map}, opts, &liked, err);
+    else
+        rc = maps_chain(map, maps, name, opts, &liked, err);
+    opts->like = liked ? opts->like : NULL;
+    return ckpt_savepoint_end(saved, rc);
 }
