@@ -361,8 +361,9 @@ typedef struct ckpt_diff_group {
     uint64_t n_elems, n_different;
     uint64_t n_nan_a, n_nan_b, n_inf_a, n_inf_b;
     /*
-     * ||a - b|| / ||a||, infinite if A's elements are zero and B's are not; the cosine of a and b; the largest |a - b|;
-     * NaN: not defined, because the elements are compared by bits, are zeros, or too large for F64
+     * ||a - b|| / ||a||, infinite if A's elements are zero and B's are not; the cosine of a and b;
+     * the largest |a - b|. NaN: not defined, because the elements are compared by bits, are zeros,
+     * or too large for F64
      */
     double relative_error, cosine, max_abs;
 } ckpt_diff_group;

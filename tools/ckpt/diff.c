@@ -27,6 +27,7 @@ typedef struct diff_args {
     const char *config; /* the model's config.json */
     char *config_text;  /* its contents */
     cli_maps maps;      /* those to choose from, or that of a file */
+    bool moot;          /* nothing has asked for --config and --size */
     bool slices;        /* a side has slices that only its layout map can join */
     same_layout layout;
     char prefix_a[PREFIX_ROOM], prefix_b[PREFIX_ROOM]; /* removed from all names of a side */
@@ -243,6 +244,14 @@ static int diff_others(ckpt_map *map, const ckpt_map *other, const cli_args *a, 
     return rc;
 }
 
+/* The same for both sides. */
+static int diff_both_others(ckpt_map *ma, ckpt_map *mb, const diff_args *a, ckpt_err *err)
+{
+    int rc = diff_others(ma, mb, &a->cli, err);
+
+    return rc == CKPT_OK ? diff_others(mb, ma, &a->cli, err) : rc;
+}
+
 /* If only one side is quantized, dequantize it, so floats are compared with floats. */
 static int diff_floats(ckpt_map *ma, ckpt_map *mb, bool quiet, ckpt_err *err)
 {
@@ -316,12 +325,7 @@ static int diff_layout(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
     if (rc == CKPT_OK && a->slices && why.text[0])
         return fail(err, CKPT_EUNSUPPORTED, "%s (--keep-slices compares the slices as they are)",
                     why.text);
-    if (rc == CKPT_OK && !diff_mapped(a) && !why.text[0] && (a->config || a->sizes.n))
-        say_warning("%s%s%s: no layout map is needed", a->config ? "--config" : "",
-                    a->config && a->sizes.n ? " and " : "",
-                    !a->sizes.n ? " has no effect"
-                    : a->config ? "--size have no effect"
-                                : "--size has no effect");
+    a->moot = !diff_mapped(a) && !why.text[0];
     // a folder may store a head that its configuration ties
     if (rc == CKPT_OK && diff_mapped(a) && diff_is_folder(ma))
         rc = ckpt_map_tie(ma, NULL, err);
@@ -342,6 +346,25 @@ static int diff_layout(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Give both sides the hub's names of the model that --config describes, if neither is a folder. */
+static int diff_hub_names(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
+{
+    const hub_source source = {
+        .maps = !a->map ? &a->maps : NULL, .config_text = a->config_text, .config_name = a->config};
+    bool did[2] = {false, false};
+    int rc = hub_rename(ma, &source, HUB_TO_FILES, &did[0], err);
+
+    if (rc == CKPT_OK)
+        rc = hub_rename(mb, &source, HUB_TO_FILES, &did[1], err);
+    a->moot = a->moot && !did[0] && !did[1];
+    for (unsigned i = 0; rc == CKPT_OK && i < 2 && !a->cli.quiet && !a->cli.json; i++) {
+        if (did[i])
+            say_note("%s: names were mapped to the hub's names of this model for this comparison",
+                     ckpt_map_path(i ? mb : ma));
+    }
+    return rc;
+}
+
 /*
  * A run has the names of the model in memory; compared with a folder, it gets the hub's names.
  * Layout maps give the hub's names, which change if the folder itself has those in memory.
@@ -355,6 +378,9 @@ static int diff_names(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
     bool did = false;
     int rc = CKPT_OK;
 
+    if (!folder && !one && a->config_text && !diff_unmapped(a) &&
+        (diff_lacks(ma, mb) || diff_lacks(mb, ma)))
+        return diff_hub_names(ma, mb, a, err);
     if (one)
         rc = hub_rename_like(folder ? ma : mb, other, &source, &did, err);
     if (rc == CKPT_OK && one && !did && diff_mapped(a) && diff_lacks(folder ? ma : mb, other)) {
@@ -365,6 +391,17 @@ static int diff_names(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
         say_note("%s: names were mapped to %s of this model for this comparison",
                  ckpt_map_path(other), to);
     return rc;
+}
+
+/* Warn about --config and --size that nothing needed. */
+static void diff_say_moot(const diff_args *a)
+{
+    const char *config = a->config ? "--config" : "", *size = a->sizes.n ? "--size" : "";
+
+    if (a->moot && (a->config || a->sizes.n))
+        say_warning("%s%s%s %s no effect: no layout map is needed", config,
+                    a->config && a->sizes.n ? " and " : "", size,
+                    a->config && a->sizes.n ? "have" : "has");
 }
 
 /* Remove a prefix that one side has before all names of the other. */
@@ -505,10 +542,15 @@ static int diff_run(cli_args *cli, ckpt_err *err)
         rc = diff_open(&mb, a, a->cli.operand[1], a->tag_b, err);
     if (rc == CKPT_OK)
         rc = diff_floats(ma, mb, quiet, err);
+    // a layout map has no rules for tensors beside the model
+    if (rc == CKPT_OK && !diff_unmapped(a) && (diff_lacks(ma, mb) || diff_lacks(mb, ma)))
+        rc = diff_both_others(ma, mb, a, err);
     if (rc == CKPT_OK)
         rc = diff_layout(ma, mb, a, err);
     if (rc == CKPT_OK)
         rc = diff_names(ma, mb, a, err);
+    if (rc == CKPT_OK)
+        diff_say_moot(a);
     if (rc == CKPT_OK)
         rc = diff_prefix(ma, mb, a, err);
     if (rc == CKPT_OK)
@@ -516,9 +558,7 @@ static int diff_run(cli_args *cli, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = diff_filter(mb, &a->cli, !quiet && a->layout.b[0], err);
     if (rc == CKPT_OK)
-        rc = diff_others(ma, mb, &a->cli, err);
-    if (rc == CKPT_OK)
-        rc = diff_others(mb, ma, &a->cli, err);
+        rc = diff_both_others(ma, mb, a, err);
     if (rc == CKPT_OK)
         rc = diff_maps(a, ma, mb, err);
     ckpt_map_free(ma);

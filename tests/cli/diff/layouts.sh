@@ -58,3 +58,11 @@ ckpt convert -q "$F"/map_meta_s1/hf bare.safetensors
 ckpt diff titan.safetensors bare.safetensors 2>&1 | sed -n '1p;$p'
 ckpt diff --config "$F"/map_meta_s1/hf/config.json titan.safetensors bare.safetensors 2>&1 | tail -1
 ckpt diff --size heads=5 --size kv=1 titan.safetensors bare.safetensors 2>&1 | tail -1
+echo "-- transformers' names of a model that --config describes, without a folder"
+ckpt convert -q "$F"/map_qwen3moe_experts/hf apart.safetensors
+ckpt diff --config "$F"/map_qwen3moe_experts/hf/config.json "$F"/map_qwen3moe_experts/stacked.safetensors apart.safetensors
+ckpt diff --config "$F"/map_qwen3moe_experts/hf/config.json apart.safetensors apart.safetensors
+echo "-- tensors beside the model of a run that a map brings to another layout"
+ckpt reshard -q "$F"/mlegacy_gpt2_tp2_pp2/ckpt run --to dcp 2>/dev/null
+ckpt convert -q --to hf run/iter_0000003 from_run --size heads=4 2>/dev/null
+ckpt diff --size heads=4 run/iter_0000003 from_run 2>&1 | grep -v "^ckpt: .*no config.json"
