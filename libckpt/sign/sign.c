@@ -2,6 +2,7 @@
 /*
  * sign.c: signs a model, and checks the signature of one.
  */
+#define _GNU_SOURCE // realpath
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
