@@ -59,10 +59,10 @@ made() {
     )
 }
 
-# OpenSSL without everything that can be left out: ckpt computes SHA-256 only
+# OpenSSL without everything that can be left out: ckpt computes SHA-256, and signs by elliptic curves
 crypto() {
     CONFIGURE=Configure configured openssl "build_generated libcrypto.a" linux-"$(uname -m)" no-asm no-shared no-tests no-engine \
-        no-dso no-async no-ec no-dh no-dsa no-cms no-ct no-ocsp no-ts no-srp no-idea no-camellia no-aria no-sm2 no-sm3 no-sm4 \
+        no-dso no-async no-dh no-dsa no-cms no-ct no-ocsp no-ts no-srp no-idea no-camellia no-aria no-sm2 no-sm3 no-sm4 \
         no-seed no-bf no-cast no-des no-rc2 no-rc4 no-md4 no-mdc2 no-whirlpool no-rmd160 no-blake2 no-poly1305 no-chacha \
         no-siphash no-scrypt no-gost no-legacy no-cmp &&
         cp "$source"/openssl-*/libcrypto.a "$root/lib/" && cp -R "$source"/openssl-*/include/openssl "$root/include/"
