@@ -34,6 +34,13 @@ int ckpt_plan_seal(ckpt_map *to, uint32_t file, uint64_t known, ckpt_err *err)
     return format && format->seal ? format->seal(to, file, known, err) : CKPT_OK;
 }
 
+static bool plan_seals(const ckpt_map *to, uint32_t file)
+{
+    const ckpt_format *format = to->files.at[file].format;
+
+    return format && format->seal;
+}
+
 static int plan_pack(ckpt_map *to, uint32_t file, ckpt_packing *p, ckpt_err *err)
 {
     return to->files.at[file].format->pack(to, file, p, err);
@@ -149,6 +156,7 @@ int ckpt_plan_run_in(const ckpt_plan *plan, const char *folder, const ckpt_run_o
                      ckpt_run_report *report, ckpt_err *err)
 {
     static const ckpt_run_hooks hooks = {.seal = ckpt_plan_seal,
+                                         .seals = plan_seals,
                                          .pack = plan_pack,
                                          .check = ckpt_plan_check,
                                          .peers = &ckpt_team_peers};

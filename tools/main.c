@@ -41,6 +41,7 @@ static const cli_verb *const commands[] = {
     &verb_verify,
     &verb_diff,
     &verb_sign,
+    &verb_manifest,
     &verb_doctor,
     &verb_clean,
     &verb_mem,
@@ -86,7 +87,8 @@ static int main_alone(const cli_args *a, ckpt_err *err)
 {
     bool changes = (a->line.verb == &verb_clean && !a->dry_run) ||
                    cli_has(&a->line, "fix-latest") || a->line.verb == &verb_report ||
-                   a->line.verb == &verb_mount || a->line.verb == &verb_sign || args_to_stdout(a);
+                   a->line.verb == &verb_manifest || a->line.verb == &verb_mount ||
+                   a->line.verb == &verb_sign || args_to_stdout(a);
 
     return ranks_shared() && changes
                ? fail(err, CKPT_EUSAGE,

@@ -21,6 +21,7 @@
 #include "libckpt/access/model_folder.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/io/address.h"
+#include "libckpt/io/manifest_name.h"
 
 enum { SIDE_MAX_LISTED = 12 }; /* number of names in a message */
 
@@ -167,8 +168,9 @@ static side_kind side_of_file(const side_work *w, const char *name)
     ckpt_hf_name weights = ckpt_hf_parse_name(name);
     bool adapters = weights.family >= CKPT_HF_ADAPTER && weights.family < CKPT_HF_ADAPTER + 2;
 
-    if (name[0] == '.' || ckpt_ds_name_is_shard(name) || side_begins(name, "latest") ||
-        strcmp(name, "zero_to_fp32.py") == 0 || side_was_read(w, name))
+    if (name[0] == '.' || ckpt_manifest_is(name) || ckpt_ds_name_is_shard(name) ||
+        side_begins(name, "latest") || strcmp(name, "zero_to_fp32.py") == 0 ||
+        side_was_read(w, name))
         return SIDE_SILENT;
     if (weights.role != CKPT_HF_OTHER)
         return weights.n_variant == 0 && adapters == w->adapter ? SIDE_SILENT : SIDE_LEFT;

@@ -28,6 +28,7 @@ typedef struct ckpt_sink_opts {
     bool let_go;              /* drop synced pages from the page cache (page_cache.h) */
     bool shared;              /* other processes write to the same files (ckpt_sink_attach) */
     const uint8_t *elsewhere; /* per file: 1 if this machine does not get it; NULL: it gets all */
+    ckpt_hashes *hashes;      /* learns of every write (hashes.h); or NULL */
 } ckpt_sink_opts;
 
 /*

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "libckpt/commit/hashes.h"
 #include "libckpt/commit/sink_inside.h"
 
 enum {
@@ -361,6 +362,8 @@ int ckpt_sink_write(ckpt_sink *s, uint32_t i, const void *bytes, uint64_t n, uin
     else if (!s->opts.skip_fsync)
         sink_count(s, f, n, at);
     sink_put(s, f);
+    if (rc == CKPT_OK && s->opts.hashes)
+        rc = ckpt_hashes_wrote(s->opts.hashes, i, n, at, err);
     return rc;
 }
 

@@ -18,6 +18,7 @@
 #ifndef CKPT_HPP
 #define CKPT_HPP
 
+#include "ckpt_manifest.hpp"
 #include "ckpt_map.hpp"
 #include "ckpt_reader.hpp"
 #include "ckpt_shape.hpp"

@@ -438,6 +438,113 @@ CKPT_API const ckpt_option *ckpt_attest_option_at(const ckpt_attested *a, size_t
  */
 CKPT_API int ckpt_attest_check(const ckpt_attested *a, const char *target, const char *source,
                                const ckpt_verify_opts *opts, uint64_t *n_files, ckpt_err *err);
+/* ---- manifests ---- */
+
+/* The SHA-256 of the files and of the tensors of a checkpoint: see ckpt-manifest(5). */
+typedef struct ckpt_manifest ckpt_manifest;
+
+/* A file, or a tensor, and its hash. Texts live as long as the manifest. */
+typedef struct ckpt_hashed {
+    const char *name; /* of a file: its path below the checkpoint's folder */
+    uint64_t n_bytes;
+    ckpt_dtype dtype; /* of a tensor; a file has none, and no shape */
+    uint32_t ndim;
+    const uint64_t *shape;
+    char sha256[65]; /* hexadecimal */
+} ckpt_hashed;
+
+typedef struct ckpt_manifest_opts {
+    size_t size;                /* sizeof this struct, or 0: see ckpt.h */
+    const ckpt_open_opts *open; /* with_optimizer is always set; or NULL */
+    const ckpt_run_opts *run;   /* only jobs and progress count; or NULL */
+    const ckpt_hashes *hashes;  /* of the run that has written path (ckpt_run_opts); or NULL */
+} ckpt_manifest_opts;
+
+/*
+ * Hash a checkpoint of this machine: a file, a folder, or the newest tag of a run.
+ *
+ * Errors   CKPT_EUNSUPPORTED: a remote address; those of ckpt_open and of reading; CKPT_ECANCELED
+ */
+CKPT_API int ckpt_manifest_make(ckpt_manifest **out, const char *path,
+                                const ckpt_manifest_opts *opts, ckpt_err *err);
+CKPT_API void ckpt_manifest_free(ckpt_manifest *m);
+
+/*
+ * Read the manifest in a file.
+ *
+ * Errors   CKPT_EMISSING, CKPT_EIO; CKPT_EFORMAT: it is not a manifest; CKPT_EUNSAFE: it names a
+ *          file outside of its folder; CKPT_EUNSUPPORTED: another schema; CKPT_ELIMIT
+ */
+CKPT_API int ckpt_manifest_read(ckpt_manifest **out, const char *file, ckpt_err *err);
+
+/*
+ * Read the manifest that lies beside a checkpoint; *out is NULL if there is none.
+ *
+ * tag      of a run; NULL: the one in `latest`, or the only one with a manifest
+ * Errors   those of ckpt_manifest_read
+ */
+CKPT_API int ckpt_manifest_find(ckpt_manifest **out, const char *path, const char *tag,
+                                ckpt_err *err);
+
+/* The file that it was read from; of a new one, the file that ckpt_manifest_write would write. */
+CKPT_API const char *ckpt_manifest_path(const ckpt_manifest *m);
+
+/*
+ * Write a manifest, and the list for sha256sum(1) beside it, which has the suffix .sha256 instead
+ * of .json. Both replace older ones.
+ *
+ * m        of ckpt_manifest_make
+ * file     NULL: beside the checkpoint
+ * Errors   CKPT_EUSAGE: file has another suffix than .json; CKPT_EIO, CKPT_ELIMIT
+ */
+CKPT_API int ckpt_manifest_write(const ckpt_manifest *m, const char *file, ckpt_err *err);
+
+/* Remove the manifest that lies beside a checkpoint, and its list, if they exist. */
+CKPT_API int ckpt_manifest_remove(const char *path, ckpt_err *err);
+
+/* The files, by name, and the tensors, in the checkpoint's order. NULL: past the end. */
+CKPT_API size_t ckpt_manifest_file_count(const ckpt_manifest *m);
+CKPT_API const ckpt_hashed *ckpt_manifest_file_at(const ckpt_manifest *m, size_t i);
+CKPT_API size_t ckpt_manifest_tensor_count(const ckpt_manifest *m);
+CKPT_API const ckpt_hashed *ckpt_manifest_tensor_at(const ckpt_manifest *m, size_t i);
+
+/*
+ * Compare the tensors of two manifests by name. CKPT_EDIFFERS: they differ; fn receives each
+ * difference: `what` as in ckpt_difference, with "values" where the hashes differ; a or b is NULL
+ * where that side lacks the tensor. A non-zero result of fn stops (CKPT_ECANCELED).
+ */
+typedef int (*ckpt_hashed_fn)(void *ctx, const char *what, const ckpt_hashed *a,
+                              const ckpt_hashed *b);
+CKPT_API int ckpt_manifest_diff(const ckpt_manifest *a, const ckpt_manifest *b, ckpt_hashed_fn fn,
+                                void *ctx, ckpt_err *err);
+
+/*
+ * Hash a checkpoint again and compare it with its manifest: first the files; the tensors are read
+ * only if a file differs, to name those that changed.
+ *
+ * finding  receives each difference, as from ckpt_verify; or NULL
+ * Errors   CKPT_EDIGEST: the checkpoint differs; those of ckpt_manifest_make
+ */
+CKPT_API int ckpt_manifest_check(const ckpt_manifest *m, const char *path,
+                                 const ckpt_manifest_opts *opts, ckpt_finding_fn finding, void *ctx,
+                                 ckpt_err *err);
+
+/*
+ * Compare files with the hashes that the Hugging Face hub has given them: a file of its cache is a
+ * link to a file that is named by the SHA-256.
+ *
+ * n        gets the number of files with a known hash
+ * Errors   CKPT_EDIGEST: a file differs; finding receives each
+ */
+CKPT_API int ckpt_hub_check(const char *path, const ckpt_run_opts *run, ckpt_finding_fn finding,
+                            void *ctx, uint64_t *n, ckpt_err *err);
+
+/*
+ * Hashes that a run takes of the bytes that it writes (ckpt_run_opts.hashes), for a manifest of
+ * its output. One run fills them.
+ */
+CKPT_API int ckpt_hashes_new(ckpt_hashes **out, ckpt_err *err);
+CKPT_API void ckpt_hashes_free(ckpt_hashes *h);
 
 /* ---- cleaning ---- */
 

@@ -263,6 +263,9 @@ typedef enum ckpt_cache {
     CKPT_CACHE_DROP /* drop them, except of files that were mostly cached before the run */
 } ckpt_cache;
 
+/* Hashes of the bytes that a run writes (ckpt_extra.h). */
+typedef struct ckpt_hashes ckpt_hashes;
+
 typedef struct ckpt_run_opts {
     size_t size;     /* sizeof this struct, or 0: see ckpt.h */
     uint64_t memory; /* bytes of payload buffers in all; 0: 256 MiB */
@@ -279,6 +282,7 @@ typedef struct ckpt_run_opts {
     /* fail the run (CKPT_EDOUBT) for every warning: values that are not finite ... */
     bool strict;
     ckpt_cache cache;
+    ckpt_hashes *hashes; /* gets the SHA-256 of everything that is written; or NULL */
 } ckpt_run_opts;
 
 /* The counts and checks of a run. */

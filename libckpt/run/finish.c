@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libckpt/base/digest.h"
+#include "libckpt/commit/hashes.h"
 #include "libckpt/copy/by_file.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/run/finish.h"
@@ -18,6 +19,7 @@ enum { FIN_FILES = 16 };
 struct ckpt_finish_file {
     size_t n_left; /* groups of adjacent jobs that are not done */
     bool taken;    /* a worker has begun to finish it */
+    bool headed;   /* its headers are written */
 };
 
 /* ---- opening ---- */
@@ -175,11 +177,69 @@ static int fin_records(ckpt_finish *f, uint32_t file, ckpt_err *err)
     return rc;
 }
 
+static int fin_literals(const ckpt_finish *f, uint32_t file, ckpt_err *err)
+{
+    const ckpt_literals *l = &f->work->plan->to->files.at[file].literals;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < l->n; i++)
+        rc = ckpt_sink_write(f->work->sink, file, l->at[i].bytes, l->at[i].n, l->at[i].at, err);
+    return rc;
+}
+
+/* Write the headers that are known already, because a hash takes the bytes in their order. */
+static int fin_heads(const ckpt_finish *f, bool (*seals)(const ckpt_map *to, uint32_t file),
+                     ckpt_err *err)
+{
+    const ckpt_map *to = f->work->plan->to;
+    int rc = CKPT_OK;
+
+    for (uint32_t i = 0; rc == CKPT_OK && i < to->files.n; i++) {
+        if (ckpt_sink_kept(f->work->sink, i))
+            rc = ckpt_hashes_complete(f->hashes, i, err);
+        if (rc != CKPT_OK || to->files.at[i].elsewhere || !seals || seals(to, i))
+            continue;
+        rc = fin_literals(f, i, err);
+        f->file[i].headed = true;
+    }
+    return rc;
+}
+
+static char *fin_path(const void *ctx, uint32_t i)
+{
+    return ckpt_sink_file_path(ctx, i);
+}
+
+int ckpt_finish_hash(ckpt_finish *f, ckpt_hashes *hashes, unsigned n_workers,
+                     bool (*seals)(const ckpt_map *to, uint32_t file), ckpt_err *err)
+{
+    int rc;
+
+    if (!hashes || !f->work->sink)
+        return CKPT_OK;
+    if (f->peers->n > 1)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "several processes take no hashes of the files that they write");
+    rc = ckpt_hashes_begin(hashes, f->work->plan->to, n_workers, fin_path, f->work->sink, err);
+    if (rc != CKPT_OK)
+        return rc;
+    f->hashes = hashes;
+    return fin_heads(f, seals, err);
+}
+
+int ckpt_finish_hashed(ckpt_finish *f, int rc, ckpt_err *err)
+{
+    ckpt_hashes *hashes = f->hashes;
+
+    f->hashes = NULL;
+    return hashes ? ckpt_hashes_end(hashes, rc, err) : rc;
+}
+
 /* Write headers and directories, the last bytes of a file, after its checksums are known. */
 static int fin_seal(ckpt_finish *f, uint32_t file, ckpt_err *err)
 {
     ckpt_map *to = f->work->plan->to;
-    const ckpt_literals *l = &to->files.at[file].literals;
+    ckpt_hashes *hashes = f->hashes;
     int rc = CKPT_OK;
 
     // All workers share the map's arena, findings and vectors.
@@ -187,9 +247,9 @@ static int fin_seal(ckpt_finish *f, uint32_t file, ckpt_err *err)
     if (f->seal)
         rc = f->seal(to, file, UINT64_MAX, err);
     pthread_mutex_unlock(&f->work->lock);
-    for (size_t i = 0; rc == CKPT_OK && i < l->n; i++)
-        rc = ckpt_sink_write(f->work->sink, file, l->at[i].bytes, l->at[i].n, l->at[i].at, err);
-    return rc;
+    if (rc == CKPT_OK && !f->file[file].headed)
+        rc = fin_literals(f, file, err);
+    return rc == CKPT_OK && hashes ? ckpt_hashes_complete(hashes, file, err) : rc;
 }
 
 /* True if a literal lies within one of n sorted pieces: the CRC of that record covers it. */

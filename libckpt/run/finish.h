@@ -31,11 +31,25 @@ typedef struct ckpt_finish {
     ckpt_slots ready;       /* files without open jobs, which wait to share a sync */
     uint64_t ready_bytes;
     ckpt_segments loose; /* segments that were written to memory */
+    ckpt_hashes *hashes; /* gets the finished files; or NULL */
 } ckpt_finish;
 
 /* work->plan is set. The caller closes it, also on failure. */
 int ckpt_finish_open(ckpt_finish *f, ckpt_work *work, ckpt_peers *peers, ckpt_plan_seal_fn seal,
                      ckpt_err *err);
+
+/*
+ * Begin to hash the outputs (hashes.h), and write the headers that do not depend on other bytes at
+ * once. hashes may be NULL.
+ *
+ * seals   as in ckpt_run_hooks
+ * Errors  CKPT_EUSAGE: several processes write the files
+ */
+int ckpt_finish_hash(ckpt_finish *f, ckpt_hashes *hashes, unsigned n_workers,
+                     bool (*seals)(const ckpt_map *to, uint32_t file), ckpt_err *err);
+
+/* Wait for the hashes; if rc, which it returns, is a failure, end hashing at once. */
+int ckpt_finish_hashed(ckpt_finish *f, int rc, ckpt_err *err);
 
 /*
  * Announce that jobs first..end-1 will be done together. Call it for all jobs before any is done.

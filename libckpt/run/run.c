@@ -243,6 +243,7 @@ static int run_open_sink(run_state *r, const char *folder, ckpt_err *err)
                                  .progress = r->work.progress,
                                  .let_go = r->let_go,
                                  .shared = r->peers.n > 1,
+                                 .hashes = r->opts->hashes,
                                  .elsewhere = r->peers.elsewhere};
     int rc = CKPT_OK;
 
@@ -321,6 +322,8 @@ static int run_prepare(run_state *r, const char *folder, ckpt_err *err)
             ckpt_feed_open(&r->work.feed, p->from, folder, ckpt_budget_spool(r->opts->memory), err);
     if (rc == CKPT_OK && r->let_go)
         ckpt_io_pool_let_go(r->work.feed.pool);
+    if (rc == CKPT_OK)
+        rc = ckpt_finish_hash(&r->finish, r->opts->hashes, r->n_workers, r->hooks->seals, err);
     return run_agree(r, rc, err);
 }
 
@@ -551,7 +554,9 @@ static int run_finish_rest(run_state *r, ckpt_err *err)
 {
     int rc = ckpt_finish_rest(&r->finish, r->n_workers, err);
 
-    return rc == CKPT_OK ? ckpt_io_pool_check(r->work.feed.pool, err) : rc;
+    if (rc == CKPT_OK)
+        rc = ckpt_io_pool_check(r->work.feed.pool, err);
+    return ckpt_finish_hashed(&r->finish, rc, err);
 }
 
 /* Copy files to every other machine that needs them. */
@@ -717,6 +722,8 @@ static int run_report(run_state *r, ckpt_run_report *out, ckpt_err *err)
 
 static void run_free(run_state *r)
 {
+    // the threads that hash use the sink
+    (void)ckpt_finish_hashed(&r->finish, CKPT_ECANCELED, NULL);
     r->peers.hooks->end(&r->peers);
     ckpt_sink_close(r->work.sink);
     ckpt_dir_close(&r->folders);

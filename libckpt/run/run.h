@@ -22,6 +22,7 @@
  * Functions that the caller, outside of this folder, passes in; each may be NULL.
  *
  * seal     called after all checksums of a target file are known (plan.h)
+ * seals    true if seal changes this file; NULL: it may change each
  * pack     writes the packed form of a finished target file (recompress.h)
  * check    decides whether the files of the target's folder (to->folder), now complete in `where`,
  *          may get their final names
@@ -31,6 +32,7 @@
  */
 typedef struct ckpt_run_hooks {
     ckpt_plan_seal_fn seal;
+    bool (*seals)(const ckpt_map *to, uint32_t file);
     ckpt_pack_fn pack;
     int (*check)(const ckpt_map *from, ckpt_map *to, const char *where, ckpt_err *err);
     ckpt_segments *read;

@@ -590,6 +590,46 @@ static void cleans(void)
     CHECK(code_of([&] { ckpt::clean(folder + "/none"); }) == CKPT_EMISSING);
 }
 
+static void makes_manifests(void)
+{
+    const std::string out = place("hashed.npz");
+    const ckpt::map m = ckpt::open(fixture("z3_bf16_w5_odd/ckpt"));
+    const ckpt::hashes known;
+    ckpt::run_options run;
+    ckpt::manifest_options o;
+    std::string texts;
+
+    CHECK(!ckpt::manifest::find(fixture("z3_bf16_w5_odd/ckpt")));
+    run.hashes = known.get();
+    ckpt::convert(m, ckpt::target("npz", out), run);
+    o.known = &known;
+    const ckpt::manifest a = ckpt::manifest::make(out, o);
+    o.known = nullptr;
+    const ckpt::manifest b = ckpt::manifest::make(out, o);
+    CHECK(a && a.equal(b) && a.files().size() == 1 && a.tensors().size() == b.tensors().size());
+    CHECK(std::string(a.files()[0].sha256) == b.files()[0].sha256);
+    a.write();
+    CHECK(a.path() == out + ".manifest.json" && fs::exists(place("hashed.npz.manifest.sha256")));
+    ckpt::manifest::find(out).check(out);
+    CHECK(ckpt::manifest::hub_check(out) == 0);
+    {
+        std::fstream f(out, std::ios::in | std::ios::out | std::ios::binary);
+        f.seekp(-1, std::ios::end);
+        f.put('x');
+    }
+    o.on_finding = [&](const ckpt::finding &f) {
+        texts += f.text;
+        return true;
+    };
+    const ckpt::manifest c = ckpt::manifest::read(out + ".manifest.json");
+    CHECK(code_of([&] { c.check(out, o); }) == CKPT_EDIGEST);
+    CHECK(texts.find("hashed.npz") != std::string::npos);
+    o.on_finding = [](const ckpt::finding &) -> bool { throw mine(); };
+    CHECK(throws_mine([&] { c.check(out, o); }));
+    ckpt::manifest::remove(out);
+    CHECK(!ckpt::manifest::find(out));
+}
+
 /* ---- shapes ---- */
 
 static void selects_and_remaps(void)
@@ -801,6 +841,7 @@ int main(void)
         verifies();
         diffs();
         cleans();
+        makes_manifests();
         selects_and_remaps();
         quantizes();
         ties_and_vocabularies();

@@ -27,7 +27,7 @@ VARIES = ((r' in [0-9.]+ m?s \([0-9.]+ [KMGT]?B/s\)', ' in TIME'), (r'[0-9.]+ [K
           (r'\b(loss|norm|perplexity) [0-9.]+', r'\1 N'), (r'[0-9]+ tokens/s +[0-9]+ MiB', 'N tokens/s  N MiB'),
           (r'by at most [0-9.e-]+', 'by at most N'), (r'by key [0-9a-f]{64}', 'by key SHA'))
 # pages of other programs
-ELSEWHERE = {('cp', '1'), ('mpirun', '1'), ('srun', '1'), ('nvcc', '1'), ('pread', '2'), ('pwrite', '2')}
+ELSEWHERE = {('cp', '1'), ('sha256sum', '1'), ('mpirun', '1'), ('srun', '1'), ('nvcc', '1'), ('pread', '2'), ('pwrite', '2')}
 
 
 def prepare(folder):

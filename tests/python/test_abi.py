@@ -13,12 +13,13 @@ STRUCTS = {'ckpt_err': _lib.Err, 'ckpt_axis': _lib.Axis, 'ckpt_extent': _lib.Ext
            'ckpt_tensor': _lib.Tensor, 'ckpt_slice': _lib.Slice, 'ckpt_training_info': _lib.TrainingInfo,
            'ckpt_run_opts': _lib.RunOpts, 'ckpt_run_report': _lib.RunReport, 'ckpt_open_opts': _lib.OpenOpts,
            'ckpt_filter': _lib.Filter, 'ckpt_model_opts': _lib.ModelOpts, 'ckpt_tree_opts': _lib.TreeOpts, 'ckpt_verify_opts': _lib.VerifyOpts,
-           'ckpt_diff_opts': _lib.DiffOpts, 'ckpt_difference': _lib.Difference, 'ckpt_diff_group': _lib.DiffGroup, 'ckpt_tag': _lib.Tag,
+           'ckpt_manifest_opts': _lib.ManifestOpts, 'ckpt_hashed': _lib.Hashed, 'ckpt_diff_opts': _lib.DiffOpts,
+           'ckpt_difference': _lib.Difference, 'ckpt_diff_group': _lib.DiffGroup, 'ckpt_tag': _lib.Tag,
            'ckpt_run_health': _lib.RunHealth, 'ckpt_doctor_opts': _lib.DoctorOpts,
            'ckpt_target': _lib.Target, 'ckpt_format_info': _lib.FormatInfo, 'ckpt_view_opts': _lib.ViewOpts,
            'ckpt_view_counts': _lib.ViewCounts}
 # that lie in arrays, or that the library fills without knowing their size; the others may have grown at their ends
-FIXED = ('ckpt_err', 'ckpt_axis', 'ckpt_extent', 'ckpt_box', 'ckpt_slice', 'ckpt_view_counts')
+FIXED = ('ckpt_err', 'ckpt_axis', 'ckpt_extent', 'ckpt_box', 'ckpt_slice', 'ckpt_hashed', 'ckpt_view_counts')
 
 
 class Abi(Case):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations: convert, reshard, merge, verify, diff, doctor; progress, cancelling, errors."""
+import hashlib
 import json
 import math
 import os
@@ -38,6 +39,36 @@ class Operations(Case):
         dry = os.path.join(self.scratch(), 'dry.pt')
         self.assertTrue(ckpt.convert(Z3, dry, dry_run=True)['dry_run'])
         self.assertFalse(os.path.exists(dry))
+
+    def test_manifest(self):
+        """The hash of a tensor is that of its bytes, verify uses the manifest, and a changed value is an error."""
+        out = os.path.join(self.scratch(), 'm.safetensors')
+        ckpt.convert(Z3, out, manifest=True)
+        m = ckpt.manifest(out, write=False)
+        self.assertEqual(m.path, out + '.manifest.json')
+        with ckpt.open(out) as opened:
+            for name, t in opened.items():
+                h = m.tensors[name]
+                self.assertEqual((h.dtype, h.shape), (t.dtype, tuple(t.shape)))
+        with open(out, 'rb') as f:
+            data = bytearray(f.read())
+        self.assertEqual(m.files['m.safetensors'].sha256, hashlib.sha256(data).hexdigest())
+        start = 8 + int.from_bytes(data[:8], 'little')
+        header = json.loads(bytes(data[8:start]))
+        stored = {n: h['data_offsets'] for n, h in header.items() if n != '__metadata__'}
+        for name, (a, b) in stored.items():
+            self.assertEqual(m.tensors[name].sha256, hashlib.sha256(data[start + a:start + b]).hexdigest(), name)
+        self.assertEqual(ckpt.verify(out)['findings'], [])
+        data[-1] ^= 1
+        with open(out, 'wb') as f:
+            f.write(data)
+        with self.assertRaises(ckpt.DigestError) as got:
+            ckpt.verify(out)
+        self.assertEqual(got.exception.status, 8)
+        self.assertTrue(any(f.text.startswith('tensor ') for f in got.exception.findings))
+        again = ckpt.manifest(out, output=os.path.join(self.scratch(), 'again.json'))
+        self.assertEqual([n for n in stored if again.tensors[n] != m.tensors[n]],
+                         [n for n in stored if stored[n][1] == len(data) - start])
 
     def test_sizes_are_bytes(self):
         """A number is a size in bytes, however small, as in transformers and DeepSpeed."""

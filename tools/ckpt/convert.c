@@ -471,6 +471,7 @@ static const cli_option convert_options[] = {
     OPTION_FORCE,
     OPTION_NO_FSYNC,
     OPTION_ATTEST,
+    OPTION_MANIFEST,
     OPTION_DRY_RUN,
     OPTION_JSON,
     OPTION_QUIET,
@@ -488,7 +489,7 @@ static const cli_moot convert_moot[] = {
 static const cli_heading convert_headings[] = {
     {"Common options", "to dtype max-shard-size include exclude tag map adapter force dry-run"},
     PREPARE_HEADINGS,
-    {"Output", "no-side-files compress no-fsync attest json quiet memory jobs "
+    {"Output", "no-side-files compress manifest attest no-fsync json quiet memory jobs "
                "local-target hostfile"},
     {NULL, NULL},
 };

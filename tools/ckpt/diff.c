@@ -9,6 +9,7 @@
 #include "tools/ckpt/diff_stats.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/hub_names.h"
+#include "tools/ckpt/manifest.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/same_layout.h"
 #include "tools/ckpt/same_prefix.h"
@@ -20,6 +21,7 @@
 typedef struct diff_args {
     cli_args cli; /* first: the parser fills the whole */
     bool ignore_dtype, stats;
+    bool manifest; /* compare manifests only */
     const char *tag_a, *tag_b;
     const char *map; /* to apply to A; "none": compare names as they are; NULL: as needed */
     double tolerance;
@@ -536,6 +538,8 @@ static int diff_run(cli_args *cli, ckpt_err *err)
     ckpt_map *ma = NULL, *mb = NULL;
     const bool quiet = a->cli.quiet || a->cli.json;
 
+    if (a->manifest)
+        return manifest_diff(cli, a->tag_a, a->tag_b, err);
     a->cli.open.whole_checkpoint = true;
     int rc = diff_open(&ma, a, a->cli.operand[0], a->tag_a, err);
     if (rc == CKPT_OK)
@@ -597,6 +601,8 @@ static const cli_option diff_options[] = {
      "read the model's config.json for layout maps here"},
     {"size", 0, CLI_LIST, offsetof(diff_args, sizes), "NAME=VALUE",
      "set a size for layout maps, such as heads=32"},
+    {"manifest", 0, CLI_FLAG, offsetof(diff_args, manifest), NULL,
+     "compare manifests only; A and B may be their files"},
     OPTION_INCLUDE,
     OPTION_EXCLUDE,
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG",
@@ -618,6 +624,17 @@ static const cli_option diff_options[] = {
 static const cli_moot diff_moot[] = {
     {"quiet", "json", NULL},
     {"stats", "quiet", NULL},
+    {"tol", "manifest", NULL},
+    {"ignore-dtype", "manifest", NULL},
+    {"map", "manifest", NULL},
+    {"config", "manifest", NULL},
+    {"size", "manifest", NULL},
+    {"include", "manifest", NULL},
+    {"exclude", "manifest", NULL},
+    {"keep-names", "manifest", NULL},
+    {"with-optimizer", "manifest", NULL},
+    {"keep-slices", "manifest", NULL},
+    {"slice-rules", "manifest", NULL},
     {NULL, NULL, NULL},
 };
 

@@ -207,6 +207,8 @@ void job_free(convert_job *j)
 {
     ckpt_plan_free(j->plan);
     ckpt_map_free(j->to);
+    ckpt_hashes_free(j->run.hashes);
+    j->run.hashes = NULL;
     j->plan = NULL;
     j->to = NULL;
 }

@@ -343,6 +343,7 @@ static const cli_option merge_options[] = {
     OPTION_JOBS,
     OPTION_FORCE,
     OPTION_NO_FSYNC,
+    OPTION_MANIFEST,
     OPTION_NO_SIDE_FILES,
     OPTION_ATTEST,
     OPTION_DRY_RUN,

@@ -17,6 +17,7 @@
 #include "ckpt_extra.h"
 #include "tools/ckpt/attest.h"
 #include "tools/ckpt/effects.h"
+#include "tools/ckpt/manifest.h"
 #include "tools/ckpt/report.h"
 
 enum {
@@ -470,6 +471,9 @@ int plan_carry_out(convert_job *job, write_args *a, ckpt_err *err)
     int rc = attest_check(job, a, err);
 
     if (rc == CKPT_OK)
+        rc = manifest_begin(job, a, err);
+
+    if (rc == CKPT_OK)
         rc = job_prepare(job, err);
     if (rc == CKPT_OK) {
         effects_of_layout(a, job->from, job->to);
@@ -482,6 +486,8 @@ int plan_carry_out(convert_job *job, write_args *a, ckpt_err *err)
         bool pours = args_to_stdout(&a->cli);
 
         rc = pours ? pipe_run(job, err) : job_run(job, err);
+        if (rc == CKPT_OK)
+            rc = manifest_finish(job, a, err);
         if (rc == CKPT_OK)
             rc = attest_write(job, a, err);
         if (rc == CKPT_OK && !pours)

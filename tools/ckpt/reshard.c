@@ -87,6 +87,7 @@ static const cli_option reshard_options[] = {
     {"force", 'f', CLI_FLAG, AT(cli.run.force), NULL, "replace a tag of that name"},
     OPTION_NO_FSYNC,
     OPTION_ATTEST,
+    OPTION_MANIFEST,
     OPTION_DRY_RUN,
     OPTION_JSON,
     OPTION_QUIET,
@@ -110,7 +111,7 @@ static const cli_heading reshard_headings[] = {
     {"Training state",
      "moments ep-size sub-group-size deepspeed-version drop-optimizer keep-objects "
      "drop-objects allow-overflow"},
-    {"Output", "no-fsync attest json quiet memory jobs local-target hostfile"},
+    {"Output", "manifest attest no-fsync json quiet memory jobs local-target hostfile"},
     {NULL, NULL},
 };
 

@@ -10,6 +10,7 @@
 #include "tools/ckpt/attest.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/made_from.h"
+#include "tools/ckpt/manifest.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/signature.h"
 #include "tools/ckpt/verbs.h"
@@ -20,6 +21,7 @@
 typedef struct verify_args {
     prepare_args prepare;  /* first: the parser fills the whole; for --made-from */
     const char *made_from; /* the source of a conversion; NULL: none */
+    const char *manifest;  /* NULL: the one beside the checkpoint */
     double tolerance;
     signature_args signature; /* key or cert: check it before anything else */
     ckpt_attested *attested;  /* the statement of --attest */
@@ -31,6 +33,9 @@ typedef struct verify_tally {
     json_out j;
     uint64_t n_errors, n_warnings;
     bool proving; /* --made-from follows */
+    const char *manifest;
+    char tag[256]; /* of the checkpoint in a run; "": none */
+    manifest_vouch vouch;
 } verify_tally;
 
 /* Callback of the library for each finding. */
@@ -59,18 +64,43 @@ static int verify_finding(void *ctx, int severity, int code, const char *text)
     return out_broken();
 }
 
-/* Callback after the structure has been checked: warn about options without effect. */
+/*
+ * Callback after the structure has been checked: warn about options without effect, and keep the
+ * tag, whose folder has the manifest.
+ */
 static void verify_opened(void *ctx, const ckpt_map *map)
 {
-    const verify_tally *v = ctx;
+    verify_tally *v = ctx;
+    ckpt_training_info info = {.size = sizeof info};
 
-    effects_of_source(v->a, map);
+    if (!v->proving)
+        effects_of_source(v->a, map);
+    ckpt_map_training_info(map, &info);
+    (void)snprintf(v->tag, sizeof v->tag, "%s", info.tag ? info.tag : "");
 }
 
 /* How many of the values the files' checksums cover. */
 static const char *verify_vouched(const ckpt_run_report *r)
 {
     return r->n_unvouched == 0 ? "all" : r->n_unvouched < r->n_payload ? "some" : "none";
+}
+
+/* Print what vouches for the values, or that nothing does. */
+static void verify_close_vouched(const verify_tally *v, const ckpt_run_report *r)
+{
+    char bytes[HUMAN_ROOM], n[COUNT_ROOM];
+
+    if (v->vouch.n_files)
+        out_printf("; %s equal to the manifest", count_text(n, v->vouch.n_files, "file"));
+    if (v->vouch.n_hub)
+        out_printf("; %s with the hub's SHA-256", count_text(n, v->vouch.n_hub, "file"));
+    if (v->vouch.n_files || v->vouch.n_hub || !r->n_unvouched)
+        return;
+    if (r->n_unvouched < r->n_payload)
+        out_printf("; %s of values not checked: neither a checksum nor a manifest covers them",
+                   human_bytes(bytes, r->n_unvouched));
+    else
+        out_printf("; values not checked: these files have neither checksums nor a manifest");
 }
 
 /* Print the closing line. */
@@ -82,11 +112,7 @@ static void verify_close(const verify_tally *v, int rc, const ckpt_run_report *r
         out_printf("ok: %s read: %s", human_bytes(bytes, r->n_read), proof_text(proof, r, "read"));
         if (v->n_warnings)
             out_printf("; %s", count_text(w, v->n_warnings, "warning"));
-        if (r->n_unvouched && r->n_unvouched < r->n_payload)
-            out_printf("; %s of values not checked: no checksum covers them",
-                       human_bytes(bytes, r->n_unvouched));
-        else if (r->n_unvouched)
-            out_printf("; values not checked: these files have no checksums");
+        verify_close_vouched(v, r);
         out_printf("\n");
     } else {
         out_printf("%s, %s\n", count_text(e, v->n_errors, "error"),
@@ -110,6 +136,9 @@ static void verify_close_json(verify_tally *v, int rc, const ckpt_run_report *r,
         json_text(&v->j, "checksums", verify_vouched(r));
         json_uint(&v->j, "bytes_without_checksum", r->n_unvouched);
     }
+    json_text(&v->j, "manifest", v->vouch.path[0] ? v->vouch.path : NULL);
+    json_uint(&v->j, "files_in_manifest", v->vouch.n_files);
+    json_uint(&v->j, "files_with_hub_hash", v->vouch.n_hub);
     json_report(&v->j, "report", r);
 }
 
@@ -122,6 +151,33 @@ static int verify_strict(const verify_tally *v, const cli_args *a, ckpt_err *err
                 v->n_warnings == 1 ? "the warning" : "the warnings");
 }
 
+/*
+ * Compare with the manifest and the hub's hashes.  A hash that does not match outweighs other
+ * damage, which it explains, but not a file that asks to run code.
+ */
+static int verify_hashes(verify_tally *v, const cli_args *a, const char *path, int rc,
+                         ckpt_err *err)
+{
+    ckpt_err why = {0};
+    int found;
+
+    v->vouch = (manifest_vouch){
+        .file = v->manifest, .tag = v->tag[0] ? v->tag : NULL, .finding = verify_finding, .ctx = v};
+    // memory, I/O, an interrupt
+    if (rc != CKPT_OK && v->n_errors == 0)
+        return rc;
+    found = manifest_verify(&v->vouch, a, path, &why);
+    if (v->vouch.skipped)
+        (void)verify_finding(v, 1, CKPT_OK,
+                             "several processes do not use the manifest: verify as one process");
+    if (found == CKPT_OK || (found == CKPT_EDIGEST && rc == CKPT_EUNSAFE))
+        return rc;
+    if (found != CKPT_EDIGEST && found != CKPT_ECANCELED)
+        (void)verify_finding(v, 2, found, why.text);
+    *err = why;
+    return found;
+}
+
 /* Verify one path.  Findings are results, so main reports only failures that are not findings. */
 static int verify_one(verify_tally *v, cli_args *a, const char *path, ckpt_err *err)
 {
@@ -130,6 +186,7 @@ static int verify_one(verify_tally *v, cli_args *a, const char *path, ckpt_err *
     progress p;
 
     v->n_errors = v->n_warnings = 0;
+    v->tag[0] = 0;
     if (a->json) {
         json_text(&v->j, "path", path);
         json_open(&v->j, "findings", '[');
@@ -147,8 +204,9 @@ static int verify_one(verify_tally *v, cli_args *a, const char *path, ckpt_err *
                                    .run = &a->run,
                                    .finding = verify_finding,
                                    .finding_ctx = v,
-                                   .opened = v->proving ? NULL : verify_opened};
+                                   .opened = verify_opened};
     int rc = ckpt_verify(path, &opts, &report, err);
+    rc = verify_hashes(v, a, path, rc, err);
     progress_end(&p);
     if (rc == CKPT_OK)
         rc = verify_strict(v, a, err);
@@ -294,7 +352,7 @@ static int verify_attested(verify_tally *v, const verify_args *a, ckpt_err *err)
 static int verify_run(cli_args *a, ckpt_err *err)
 {
     verify_args *args = (verify_args *)a;
-    verify_tally v = {.a = a, .proving = args->made_from != NULL};
+    verify_tally v = {.a = a, .proving = args->made_from != NULL, .manifest = args->manifest};
 
     // damage in one shard is damage of the checkpoint
     a->open.whole_checkpoint = !args->prepare.as_file;
@@ -304,6 +362,9 @@ static int verify_run(cli_args *a, ckpt_err *err)
                     : args->signature.key ? "key"
                                           : "cert",
                     args->made_from ? "proves" : "vouches for", a->n_operands);
+    if (args->manifest && a->n_operands > 1)
+        return fail(err, CKPT_EUSAGE, "--manifest describes one checkpoint, found %d",
+                    a->n_operands);
     if (a->json)
         json_begin(&v.j);
     int rc = verify_signed(args) ? verify_signature(&v, args, err) : CKPT_OK;
@@ -331,6 +392,8 @@ static const cli_option verify_options[] = {
     {"strict", 0, CLI_FLAG, offsetof(cli_args, strict), NULL, "fail on warnings"},
     OPTION_MEMORY,
     OPTION_JOBS,
+    {"manifest", 0, CLI_FILE, offsetof(verify_args, manifest), "FILE",
+     "compare with this manifest (default: the one beside PATH)"},
     {"key", 'k', CLI_FILE, offsetof(verify_args, signature.key), "PUB",
      "check the signature by the signer's public key (PEM)"},
     {"cert", 0, CLI_FILE, offsetof(verify_args, signature.cert), "CHAIN",

@@ -56,6 +56,9 @@
 #define OPTION_KEEP_OBJECTS \
     {"keep-objects", 0, CLI_FLAG, offsetof(write_args, target.keep_objects), NULL, \
      "copy objects of unknown classes"}
+#define OPTION_MANIFEST \
+    {"manifest", 0, CLI_FLAG, offsetof(write_args, manifest), NULL, \
+     "write the SHA-256 of files and tensors, too"}
 #define OPTION_MAX_SHARD_SIZE \
     {"max-shard-size", 0, CLI_SIZE, offsetof(write_args, target.max_shard_size), "SIZE", \
      "largest file of a folder (default: 5GB; 0: one file)"}

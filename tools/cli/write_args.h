@@ -15,6 +15,7 @@ typedef struct write_args {
     cli_args cli; /* first: the parser fills the whole */
     ckpt_target target;
     bool skip_side_files, allow_overflow;
+    bool manifest;       /* write a manifest of the output */
     bool join;           /* join the slices of model-parallel ranks in training state, too */
     ckpt_dtype moments;  /* --moments: output dtype of bitsandbytes' moments; NONE: unchanged */
     const char *rename;  /* a file of rules */

@@ -6,6 +6,7 @@ cat >rules.json <<'END'
 END
 echo 'nomatch other' >rename
 printf 'others stay\nnomatch other\n' >a.map
+ckpt manifest -q "$FIXTURES"/z1_bf16_w2_fp32acc/ckpt -o zero.json
 python3 - "$FIXTURES" <<'END'
 import os, re, shutil, subprocess, sys
 
@@ -19,7 +20,7 @@ values = {"include": "*nomatch*", "exclude": "*nomatch*", "slice-rules": "rules.
           "num-nodes": "2", "gpus": "2", "nodes": "2", "link": "10", "node-link": "10", "accumulation": "4", "comm-dtype": "fp32",
           "seq-length": "8", "micro-batch": "2", "layers": "4", "hidden": "16", "heads": "4", "tensor-parallel": "2", "pipeline": "2",
           "interleave": "2", "svg": "out",
-          "hostfile": "rules.json", "key": "rules.json", "attest": "said.json", "cert": "rules.json", "signature": "rules.json", "quantize": "fp8-channel", "quantize-skip": "*query*", "adapter": "adapter", "made-from": model, "adapter-config": "rules.json", "adapter-name": "default", "largest-layer": "1K", "to": "universal"}
+          "hostfile": "rules.json", "key": "rules.json", "attest": "said.json", "manifest": "zero.json", "cert": "rules.json", "signature": "rules.json", "quantize": "fp8-channel", "quantize-skip": "*query*", "adapter": "adapter", "made-from": model, "adapter-config": "rules.json", "adapter-name": "default", "largest-layer": "1K", "to": "universal"}
 # Permissions, limits and means; --tag of a checkpoint with one tag says what is so.
 always = {"force", "allow-overflow", "no-sandbox", "strict", "require-crc", "memory", "jobs", "no-fsync", "tol", "ignore-dtype",
           "tag", "tag-a", "tag-b", "help", "version"}
@@ -33,7 +34,8 @@ met = {
     ("tree", "max-items", "depth"), # nothing is that deep
     ("tree", "max-items", None), ("tree", "depth", None),
     ("verify", "quiet", "json"), ("verify", "keep-slices", "quiet"), ("verify", "slice-rules", "quiet"),
-    ("verify", "ignore-copies", "quiet"), ("verify", "as-file", "quiet"), # no error is found, with or without
+    ("verify", "ignore-copies", "quiet"), ("verify", "as-file", "quiet"),
+    ("verify", "manifest", "quiet"), # no error is found, with or without
     ("diff", "config", "map"), # this map has no sizes
     ("diff", "with-optimizer", "quiet"),                                  # no difference is found
     ("doctor", "deep", None), ("doctor", "fix-latest", None), ("doctor", "all", None), # nothing is wrong

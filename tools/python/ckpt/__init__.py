@@ -21,21 +21,24 @@ from .errors import (CanceledError, CkptError, ClosedError, DiffersError, Digest
 
 if TYPE_CHECKING:
     from ._dcp import CkptReader
-    from ._ops import Difference, Differences, Finding, GroupStats, Health, Run, TagHealth, convert, diff, doctor, merge, reshard, verify
+    from ._ops import (Difference, Differences, Finding, GroupStats, Hashed, Health, Manifest, Run, TagHealth, convert, diff, doctor,
+                       manifest, merge, reshard, verify)
     from ._run import Report
     from ._safe import safe_open
     from ._view import Counts, View, ViewFile, view
 
 __version__ = '0.1.0'
-__all__ = ['Checkpoint', 'Counts', 'Difference', 'Differences', 'Extent', 'Finding', 'GroupStats', 'Health', 'TrainingInfo', 'Report', 'Run', 'TagHealth',
+__all__ = ['Checkpoint', 'Counts', 'Difference', 'Differences', 'Extent', 'Finding', 'GroupStats', 'Hashed', 'Health', 'Manifest',
+           'TrainingInfo', 'Report', 'Run', 'TagHealth',
            'Tensor', 'View', 'ViewFile',
-           'convert', 'dcp_reader', 'diff', 'doctor', 'merge', 'open', 'reshard', 'safe_open', 'verify', 'view',
+           'convert', 'dcp_reader', 'diff', 'doctor', 'manifest', 'merge', 'open', 'reshard', 'safe_open', 'verify', 'view',
            'CanceledError', 'CkptError', 'ClosedError', 'DiffersError', 'DigestError', 'DoubtError', 'DtypeError', 'FormatError',
            'InputOutputError', 'LimitError', 'MismatchError', 'MissingError', 'MissingTensorError', 'UnsafeError', 'UnsupportedError', 'UsageError']
 
 # modules that are loaded at the first use, so that importing this package takes no time
-_LATER = {**dict.fromkeys(('Difference', 'Differences', 'Finding', 'GroupStats', 'Health', 'Run', 'TagHealth', 'convert', 'diff', 'doctor', 'merge',
-                           'reshard', 'verify'), '_ops'), 'Report': '_run', 'safe_open': '_safe',
+_LATER = {**dict.fromkeys(('Difference', 'Differences', 'Finding', 'GroupStats', 'Hashed', 'Health', 'Manifest', 'Run', 'TagHealth',
+                           'convert', 'diff', 'doctor', 'manifest', 'merge', 'reshard', 'verify'), '_ops'),
+          'Report': '_run', 'safe_open': '_safe',
           **dict.fromkeys(('Counts', 'View', 'ViewFile', 'view'), '_view')}
 
 

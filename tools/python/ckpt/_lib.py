@@ -120,6 +120,17 @@ class VerifyOpts(c.Structure):
                 ('finding_ctx', c.c_void_p), ('opened', OpenedFn)]
 
 
+class ManifestOpts(c.Structure):
+    """ckpt_manifest_opts"""
+    _fields_ = [('size', c.c_size_t), ('open', c.POINTER(OpenOpts)), ('run', c.POINTER(RunOpts)), ('hashes', c.c_void_p)]
+
+
+class Hashed(c.Structure):
+    """ckpt_hashed"""
+    _fields_ = [('name', c.c_char_p), ('n_bytes', c.c_uint64), ('dtype', c.c_int), ('ndim', c.c_uint32),
+                ('shape', c.POINTER(c.c_uint64)), ('sha256', c.c_char * 65)]
+
+
 class Difference(c.Structure):
     """ckpt_difference"""
     _fields_ = [('name', c.c_char_p), ('what', c.c_char_p), ('a', TensorP), ('b', TensorP), ('n_different', c.c_uint64),
@@ -249,6 +260,17 @@ PROTOTYPES = {
     'ckpt_view_stream': (c.c_int, (c.c_void_p, c.c_size_t, ViewWriteFn, c.c_void_p, _ErrP)),
     'ckpt_view_get_counts': (None, (c.c_void_p, c.POINTER(ViewCounts))),
     'ckpt_verify': (c.c_int, (c.c_char_p, c.POINTER(VerifyOpts), c.POINTER(RunReport), _ErrP)),
+    'ckpt_manifest_make': (c.c_int, (c.POINTER(c.c_void_p), c.c_char_p, c.POINTER(ManifestOpts), _ErrP)),
+    'ckpt_manifest_free': (None, (c.c_void_p,)),
+    'ckpt_manifest_find': (c.c_int, (c.POINTER(c.c_void_p), c.c_char_p, c.c_char_p, _ErrP)),
+    'ckpt_manifest_path': (c.c_char_p, (c.c_void_p,)),
+    'ckpt_manifest_write': (c.c_int, (c.c_void_p, c.c_char_p, _ErrP)),
+    'ckpt_manifest_file_count': (c.c_size_t, (c.c_void_p,)),
+    'ckpt_manifest_file_at': (c.POINTER(Hashed), (c.c_void_p, c.c_size_t)),
+    'ckpt_manifest_tensor_count': (c.c_size_t, (c.c_void_p,)),
+    'ckpt_manifest_tensor_at': (c.POINTER(Hashed), (c.c_void_p, c.c_size_t)),
+    'ckpt_manifest_check': (c.c_int, (c.c_void_p, c.c_char_p, c.POINTER(ManifestOpts), FindingFn, c.c_void_p, _ErrP)),
+    'ckpt_hub_check': (c.c_int, (c.c_char_p, c.POINTER(RunOpts), FindingFn, c.c_void_p, c.POINTER(c.c_uint64), _ErrP)),
     'ckpt_diff': (c.c_int, (c.c_void_p, c.c_void_p, c.POINTER(DiffOpts), DifferenceFn, c.c_void_p, _ErrP)),
     'ckpt_doctor': (c.c_int, (c.c_char_p, c.POINTER(DoctorOpts), _ErrP)),
 }

@@ -15,7 +15,7 @@ from . import _lib
 from ._checkpoint import Checkpoint, open, open_opts
 from ._lib import c, check, lib, text_of
 from ._run import Job, Progress, Report, report_of, run_program
-from .errors import CanceledError, UnsupportedError, UsageError, error_of
+from .errors import CanceledError, UnsafeError, UnsupportedError, UsageError, error_of
 
 Path = Union[str, 'os.PathLike[str]']
 HEALTH = ('whole', 'partial', 'rotten', 'mixed', 'unknown')
@@ -52,6 +52,20 @@ class GroupStats(NamedTuple):
     relative_error: Optional[float]  # ||a - b|| / ||a||; None, here and below: not defined
     cosine: Optional[float]
     max_abs: Optional[float]
+class Hashed(NamedTuple):
+    """A file or a tensor of a manifest; a file has no dtype and no shape."""
+    name: str
+    n_bytes: int
+    sha256: str
+    dtype: Optional[str]
+    shape: Optional[Tuple[int, ...]]
+
+
+class Manifest(NamedTuple):
+    """The SHA-256 of the files and tensors of a checkpoint, by name."""
+    path: str  # the file with it
+    files: Dict[str, Hashed]
+    tensors: Dict[str, Hashed]
 
 
 class TagHealth(NamedTuple):
@@ -151,10 +165,15 @@ def verify(path: Path, *, tag: Optional[str] = None, as_file: bool = False, keep
         found.append(Finding(SEVERITY[min(severity, 2)], code, text_of(text)))
 
     opening = open_opts(tag, True, True, as_file, keep_slices, slice_rules, ignore_copies, require_crc)
-    opts = _lib.sized(_lib.VerifyOpts, open=c.pointer(opening), run=c.pointer(job.opts),
-                      finding=job.callback(_lib.FindingFn, finding))
+    callback = job.callback(_lib.FindingFn, finding)
+    opts = _lib.sized(_lib.VerifyOpts, open=c.pointer(opening), run=c.pointer(job.opts), finding=callback)
     report, err, raw = _lib.sized(_lib.RunReport), _lib.Err(), _lib.path_bytes(path)
     rc = job.run(lambda: lib().ckpt_verify(raw, c.byref(opts), c.byref(report), c.byref(err)))
+    if rc == 0 or any(f.severity == 'error' for f in found):
+        hashes, why = _lib.sized(_lib.ManifestOpts, open=c.pointer(opening), run=c.pointer(job.opts)), _lib.Err()
+        wrong = job.run(lambda: _check_hashes(raw, opening.tag, hashes, callback, why))
+        if wrong != 0 and (rc == 0 or UnsafeError.code != rc):
+            rc, err = wrong, why
     if rc != 0:
         error = error_of(rc, text_of(err.text), path=os.fsdecode(raw), errno=err.sys)
         error.findings = found
@@ -164,6 +183,50 @@ def verify(path: Path, *, tag: Optional[str] = None, as_file: bool = False, keep
         raise error
     out = report_of(report)
     out['findings'] = found
+    return out
+
+
+def _check_hashes(path: bytes, tag: Optional[bytes], opts: Any, finding: Any, err: Any) -> int:
+    """Compare a checkpoint with its manifest, if there is one, and with the hub's hashes; return the library's code."""
+    m = c.c_void_p()
+    rc: int = lib().ckpt_manifest_find(c.byref(m), path, tag, c.byref(err))
+    if rc == 0 and m:
+        rc = lib().ckpt_manifest_check(m, path, c.byref(opts), finding, None, c.byref(err))
+    lib().ckpt_manifest_free(m)
+    return rc if rc != 0 else int(lib().ckpt_hub_check(path, opts.run, finding, None, None, c.byref(err)))
+
+
+def manifest(path: Path, *, output: Optional[Path] = None, write: bool = True, tag: Optional[str] = None, keep_slices: bool = False,
+             slice_rules: Optional[str] = None, jobs: int = 0, progress: Progress = None) -> Manifest:
+    """Hash a checkpoint, and write its manifest, which verify uses from then on: see ckpt-manifest(5).
+
+    output    the file to write; by default ckpt-manifest.json in the folder, or FILE.manifest.json
+    write     False: only return the hashes
+    """
+    job = Job(progress, 'manifest', 0, jobs)
+    opening = open_opts(tag, True, True, False, keep_slices, slice_rules, False, False)
+    opts = _lib.sized(_lib.ManifestOpts, open=c.pointer(opening), run=c.pointer(job.opts))
+    m, err, raw = c.c_void_p(), _lib.Err(), _lib.path_bytes(path)
+    to = None if output is None else _lib.path_bytes(output)
+    check(job.run(lambda: lib().ckpt_manifest_make(c.byref(m), raw, c.byref(opts), c.byref(err))), err, path=os.fsdecode(raw))
+    try:
+        if write:
+            check(lib().ckpt_manifest_write(m, to, c.byref(err)), err, path=os.fsdecode(to or raw))
+        place = os.fsdecode(to or lib().ckpt_manifest_path(m))
+        return Manifest(place, _hashed(m, 'file'), _hashed(m, 'tensor'))
+    finally:
+        lib().ckpt_manifest_free(m)
+
+
+def _hashed(m: Any, what: str) -> Dict[str, Hashed]:
+    """The files or tensors of a manifest."""
+    out: Dict[str, Hashed] = {}
+    for i in range(getattr(lib(), 'ckpt_manifest_%s_count' % what)(m)):
+        h = getattr(lib(), 'ckpt_manifest_%s_at' % what)(m, i)[0]
+        tensor = what == 'tensor'
+        out[text_of(h.name)] = Hashed(text_of(h.name), h.n_bytes, h.sha256.decode(),
+                                      text_of(lib().ckpt_dtype_name(h.dtype)) if tensor else None,
+                                      tuple(h.shape[k] for k in range(h.ndim)) if tensor else None)
     return out
 
 
