@@ -253,6 +253,8 @@ static bool dcp_box(ckpt_source *s, ckpt_extent *e, const ckpt_dcp_item *item,
                        .name = item->name.at};
     (void)ckpt_dtype_bytes(item->dtype, n, &s->n_bytes); // fits, because the whole tensor does
     *e = (ckpt_extent){.ndim = item->ndim, .at = 0, .axis = axis};
+    if (ckpt_dtype_packed(item->dtype) && item->ndim > 0)
+        ckpt_dcp_packed_rows(e, axis, item->shape, item->ndim, c->start[0], c->count[0]);
     if (item->ndim == 0) {
         axis[0] = (ckpt_axis){0, 1, width};
         e->ndim = 1;
@@ -273,6 +275,12 @@ static int dcp_source(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_c
                          "%s: needs %" PRIu64 " bytes at offset %" PRIu64
                          " for a chunk of %.200s, but the file has %" PRIu64,
                          file->path, c->place.n, c->place.at, item->name.at, file->size);
+    for (uint32_t k = 1; k < item->ndim && ckpt_dtype_packed(item->dtype); k++) {
+        if (c->count[k] != item->shape[k])
+            return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
+                             "%s: a chunk of %.200s has a part of its rows, which %s packs",
+                             file->path, item->name.at, ckpt_dtype_name(item->dtype));
+    }
     if (!dcp_box(&s, e, item, c, r->map->arena))
         return ckpt_fail_memory(r->err);
     s.file = r->file[c->place.file];

@@ -55,6 +55,13 @@ typedef struct ckpt_dcp_item {
     size_t first, n; /* its chunks: chunk[first .. first+n); an object has one without a box */
 } ckpt_dcp_item;
 
+/*
+ * Set the extent of whole rows of a tensor whose elements share bytes: flat, because such elements
+ * have no stride.  axis: room for one axis
+ */
+void ckpt_dcp_packed_rows(ckpt_extent *e, ckpt_axis *axis, const uint64_t *shape, uint32_t ndim,
+                          uint64_t first, uint64_t n);
+
 /* True if a chunk holds no element. */
 bool ckpt_dcp_is_empty(const ckpt_dcp_item *item, const ckpt_dcp_chunk *c);
 

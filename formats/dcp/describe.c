@@ -98,13 +98,16 @@ static ckpt_value *dds_call(dds_maker *m, ckpt_value *cls, ckpt_value *arg)
     return dds_object(m, CKPT_BY_REDUCE, cls, args, NULL);
 }
 
-static ckpt_value *dds_size(dds_maker *m, const uint64_t *n, uint32_t ndim)
+/* Numbers of an item's axes, in torch's units: pairs along the last axis of F4. */
+static ckpt_value *dds_size(dds_maker *m, const ckpt_dcp_item *item, const uint64_t *n)
 {
-    assert(n || ndim == 0);
+    assert(n || item->ndim == 0);
     ckpt_value *v = dds_new(m, CKPT_V_SIZE);
 
-    for (uint32_t k = 0; k < ndim; k++)
-        dds_item(m, v, dds_int(m, n[k]));
+    for (uint32_t k = 0; k < item->ndim; k++) {
+        const bool pairs = item->dtype == CKPT_F4 && k + 1 == item->ndim;
+        dds_item(m, v, dds_int(m, pairs ? n[k] / 2 : n[k]));
+    }
     return v;
 }
 
@@ -154,8 +157,8 @@ static ckpt_value *dds_chunk(dds_maker *m, const ckpt_dcp_item *item, const ckpt
 {
     ckpt_value *state = dds_new(m, CKPT_V_DICT);
 
-    dds_pair(m, state, m->offsets, dds_size(m, c->start, item->ndim));
-    dds_pair(m, state, m->sizes, dds_size(m, c->count, item->ndim));
+    dds_pair(m, state, m->offsets, dds_size(m, item, c->start));
+    dds_pair(m, state, m->sizes, dds_size(m, item, c->count));
     return dds_object(m, CKPT_BY_NEWOBJ, m->chunk, m->empty, state);
 }
 
@@ -172,7 +175,7 @@ static ckpt_value *dds_description(dds_maker *m, const ckpt_dcp_metadata *from,
     for (size_t i = 0; i < item->n; i++)
         dds_item(m, chunks, dds_chunk(m, item, &from->chunk.at[item->first + i]));
     dds_put(m, state, "properties", dds_properties(m, item->dtype));
-    dds_put(m, state, "size", dds_size(m, item->shape, item->ndim));
+    dds_put(m, state, "size", dds_size(m, item, item->shape));
     dds_put(m, state, "chunks", chunks);
     return dds_object(m, CKPT_BY_NEWOBJ, m->tensor, m->empty, state);
 }
@@ -185,7 +188,7 @@ static void dds_storage(dds_maker *m, ckpt_value *dict, const ckpt_dcp_metadata 
     ckpt_value *index = dds_new(m, CKPT_V_DICT), *info = dds_new(m, CKPT_V_DICT);
 
     dds_pair(m, index, m->fqn, dds_text(m, item->name.at));
-    dds_pair(m, index, m->offset, item->is_tensor ? dds_size(m, c->start, item->ndim) : m->nothing);
+    dds_pair(m, index, m->offset, item->is_tensor ? dds_size(m, item, c->start) : m->nothing);
     dds_pair(m, index, m->number, item->is_tensor ? dds_int(m, i) : m->nothing);
     dds_pair(m, info, m->path, dds_text(m, from->file.at[c->place.file].path));
     dds_pair(m, info, m->offset, dds_int(m, c->place.at));

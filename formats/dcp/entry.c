@@ -34,6 +34,7 @@ static int den_mismatch(const ckpt_io *io, const ckpt_source *s, const ckpt_dcp_
 static const char *den_differs(const ckpt_value *v, const ckpt_dcp_inner *inner)
 {
     const ckpt_tensor_value *t = v && v->kind == CKPT_V_TENSOR ? v->as.tensor : NULL;
+    uint64_t row = 1;
 
     if (!t)
         return "no tensor";
@@ -44,6 +45,10 @@ static const char *den_differs(const ckpt_value *v, const ckpt_dcp_inner *inner)
     for (uint32_t k = 0; k < t->ndim; k++) {
         if (t->shape[k] != inner->count[k])
             return "a tensor of another shape than .metadata says";
+    }
+    for (uint32_t k = t->ndim; k-- > 0 && ckpt_dtype_packed(t->dtype); row *= t->shape[k]) {
+        if (t->shape[k] != 1 && t->stride[k] != row)
+            return "packed elements in another order than row by row";
     }
     return (t->flags & (CKPT_TENSOR_CONJ | CKPT_TENSOR_NEG)) ? "a lazily conjugated tensor" : NULL;
 }

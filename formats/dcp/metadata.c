@@ -288,6 +288,18 @@ static int dmd_inside(const dmd_reader *r, const ckpt_dcp_item *item, const ckpt
     return CKPT_OK;
 }
 
+void ckpt_dcp_packed_rows(ckpt_extent *e, ckpt_axis *axis, const uint64_t *shape, uint32_t ndim,
+                          uint64_t first, uint64_t n)
+{
+    uint64_t row = 1;
+
+    for (uint32_t k = 1; k < ndim; k++)
+        row *= shape[k]; // no overflow: at most the tensor's elements
+    axis[0] = (ckpt_axis){first * row, n * row, 0};
+    e->ndim = 1;
+    e->axis = axis;
+}
+
 bool ckpt_dcp_is_empty(const ckpt_dcp_item *item, const ckpt_dcp_chunk *c)
 {
     bool empty = false;
@@ -295,6 +307,21 @@ bool ckpt_dcp_is_empty(const ckpt_dcp_item *item, const ckpt_dcp_chunk *c)
     for (uint32_t k = 0; k < item->ndim; k++)
         empty = empty || c->count[k] == 0;
     return empty;
+}
+
+/* Turn an item's last number, of pairs in torch's F4, into one of elements; false: no memory. */
+static bool dmd_unpair(dmd_reader *r, const ckpt_dcp_item *item, const uint64_t **numbers)
+{
+    const uint32_t n = item->ndim;
+    uint64_t *own;
+
+    if (item->dtype != CKPT_F4 || n == 0)
+        return true;
+    own = ckpt_arena_copy(r->arena, *numbers, n * sizeof *own);
+    if (own)
+        own[n - 1] *= 2; // no overflow: dmd_tensor has checked the tensor's
+    *numbers = own;
+    return own != NULL;
 }
 
 /* Add one chunk.  name: the item's, in parts.text */
@@ -315,7 +342,7 @@ static int dmd_chunk(dmd_reader *r, ckpt_dcp_item *item, uint32_t name, const ck
     if (rc != CKPT_OK)
         return rc;
     to = ckpt_vec_push(&r->out->chunk);
-    if (!to)
+    if (!to || !dmd_unpair(r, item, &c.start) || !dmd_unpair(r, item, &c.count))
         return ckpt_fail_memory(r->err);
     *to = c;
     item->n++;
@@ -331,8 +358,13 @@ static int dmd_tensor(dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
     if (rc == CKPT_OK &&
         !ckpt_dcp_numbers(r->arena, dmd_attr(v, "size"), &item->shape, &item->ndim))
         rc = dmd_fail(r, "no size", &item->name);
+    if (rc == CKPT_OK && item->dtype == CKPT_F4 &&
+        (item->ndim == 0 || item->shape[item->ndim - 1] > UINT64_MAX / 2))
+        rc = dmd_fail(r, "a size that pairs of F4 cannot have", &item->name);
     for (uint64_t i = 0; rc == CKPT_OK && i < chunks.n; i++)
         rc = dmd_chunk(r, item, name, chunks.at[i]);
+    if (rc == CKPT_OK && !dmd_unpair(r, item, &item->shape))
+        rc = ckpt_fail_memory(r->err);
     return rc;
 }
 

@@ -172,11 +172,15 @@ static bool dpw_box(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, const
         at[k] = k == 0 ? rows->start : 0;
         at[t->ndim + k] = k == 0 ? rows->count : t->shape[k];
     }
+    *e = (ckpt_extent){.ndim = t->ndim, .axis = axis};
+    if (ckpt_dtype_packed(dtype) && t->ndim > 0) {
+        ckpt_dcp_packed_rows(e, axis, t->shape, t->ndim, rows->start, rows->count);
+        return true;
+    }
     for (uint32_t k = t->ndim; k-- > 0;) {
         axis[k] = (ckpt_axis){chunk->start[k], chunk->count[k], stride};
         stride *= (int64_t)chunk->count[k];
     }
-    *e = (ckpt_extent){.ndim = t->ndim, .axis = axis};
     if (t->ndim == 0) {
         axis[0] = (ckpt_axis){0, 1, stride};
         e->ndim = 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * groups.h: declares sums over the elements of compared tensors, by groups of names that differ only
- * in numbers of layers.
+ * groups.h: declares sums over the elements of compared tensors, by groups of names that differ
+ * only in numbers of layers.
  */
 #ifndef CKPT_INSPECT_GROUPS_H
 #define CKPT_INSPECT_GROUPS_H

@@ -177,6 +177,26 @@ def numbered(ckpt, tmp):
     return '%s have other moments' % wrong if wrong else ''
 
 
+def pairs(ckpt, tmp):
+    """Pairs of 4-bit floats, in both directions, over one and two files."""
+    made, source = os.path.join(tmp, 'made'), os.path.join(tmp, 'f4.pt')
+    want = torch.arange(12, dtype=torch.uint8).mul(21).reshape(3, 4).view(torch.float4_e2m1fn_x2)
+    torch.save({'w': want, 'b': torch.ones(3)}, source)
+    for world in '1', '2':
+        run(ckpt, 'convert', '-qf', '--to', 'dcp', '-w', world, source, made)
+        dcp_to_torch_save(os.path.join(made, os.listdir(made)[0]), os.path.join(tmp, 'plain.pt'))
+        got = torch.load(os.path.join(tmp, 'plain.pt'), weights_only=False)['model']['w']
+        if got.dtype != want.dtype or not torch.equal(got.view(torch.uint8), want.view(torch.uint8)):
+            return 'other values, in %s files' % world
+    dcp.save({'model': {'w': want, 'b': torch.ones(3)}}, checkpoint_id=os.path.join(tmp, 'theirs'))
+    for folder in made, os.path.join(tmp, 'theirs'):
+        run(ckpt, 'convert', '-qf', folder, os.path.join(tmp, 'back.pt'))
+        back = torch.load(os.path.join(tmp, 'back.pt'))['w']
+        if not torch.equal(back.view(torch.uint8), want.view(torch.uint8)):
+            return 'read with other values'
+    return None
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', required=True)
@@ -201,6 +221,7 @@ def main():
     with tempfile.TemporaryDirectory() as tmp:
         verdict('sgd', uncounted(ckpt, tmp))
         verdict('numbers', numbered(ckpt, tmp))
+        verdict('pairs of 4-bit floats', pairs(ckpt, tmp))
         for flat in False, True:
             verdict('a rate that is a tensor, flat %d' % flat, rate_is_tensor(ckpt, tmp, flat))
     print('interop dcp: %d passed, %d failed' % (passed, len(failed)))
