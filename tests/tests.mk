@@ -136,6 +136,7 @@ check-golden: programs $(B)/golden_map $(B)/gen_zero
 	@python3 tests/golden/dcp.py --some --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/megatron.py --some --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/peft.py --bin $(B)/bin tests/fixtures
+	@python3 tests/golden/diff.py --some --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/reshard.py --some --bin $(B)/bin --golden $(B)/golden_map --gen $(B)/gen_zero tests/fixtures
 	@python3 tests/golden/universal.py --bin $(B)/bin --map $(B)/golden_map tests/fixtures
 	@python3 tests/golden/run_doctor.py --bin $(B)/bin $(if $(SHARED),--more $(SHARED)/fixtures) tests/fixtures
@@ -151,6 +152,7 @@ rest-reshard: programs $(B)/golden_map $(B)/gen_zero
 
 rest-golden: programs $(B)/golden_map
 ifneq ($(SHARED),)
+	@python3 tests/golden/diff.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/run.py --bin $(B)/bin $(SHARED)/fixtures
 	@python3 tests/golden/universal.py --bin $(B)/bin --map $(B)/golden_map $(SHARED)/fixtures
 	@python3 tests/golden/dcp.py --bin $(B)/bin $(SHARED)/fixtures
