@@ -10,6 +10,7 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/drivers.h"
+#include "libckpt/imatrix.h"
 #include "libckpt/map/quantized.h"
 #include "libckpt/readback/readback.h"
 #include "libckpt/run/run.h"
@@ -343,12 +344,31 @@ static const char *lay_into(ckpt_map *to, const ckpt_target *target)
                              slash == to->path ? 1 : (size_t)(slash - to->path));
 }
 
+/* Read the target's importance matrix, which belongs to the map from then on. */
+static int lay_importance(ckpt_map *to, const ckpt_target *target, ckpt_err *err)
+{
+    ckpt_map *matrix = NULL, **slot;
+    int rc = target->imatrix ? ckpt_imatrix_open(&matrix, target->imatrix, err) : CKPT_OK;
+
+    if (rc != CKPT_OK || !matrix)
+        return rc;
+    slot = ckpt_vec_push(&to->children);
+    if (!slot) {
+        ckpt_map_free(matrix);
+        return ckpt_fail_memory(err);
+    }
+    to->importance = *slot = matrix;
+    return CKPT_OK;
+}
+
 /*
- * Refuse to write a program's whole dict as a model, if the caller has not chosen its tensors: an
- * optimizer's moments would be weights of the model.
+ * Refuse to write something else than a model, or a program's whole dict as a model, if the caller
+ * has not chosen its tensors: an optimizer's moments would be weights of the model.
  */
 static int lay_dicts(const ckpt_map *from, const char *format, ckpt_err *err)
 {
+    if (from->other)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is %s", from->path, from->other);
     if (!from->dicts || (strcmp(format, "hf") != 0 && strcmp(format, "gguf") != 0))
         return CKPT_OK;
     return ckpt_fail(
@@ -399,7 +419,7 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
     if (rc == CKPT_OK) {
         to->path = ckpt_arena_string(to->arena, target->path, strlen(target->path));
         to->into = to->path ? lay_into(to, target) : NULL;
-        rc = to->into ? CKPT_OK : ckpt_fail_memory(err);
+        rc = to->into ? lay_importance(to, target, err) : ckpt_fail_memory(err);
     }
     if (rc == CKPT_OK && !lay_makes_tensors(target->format))
         rc = lay_all(to, from, target, err);

@@ -130,6 +130,27 @@ static int tgt_check_mixture(const ckpt_target *t, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Check that an importance matrix has types to apply to. */
+static int tgt_check_imatrix(const ckpt_target *t, ckpt_err *err)
+{
+    char list[TGT_LIST] = "";
+    const ckpt_format_info *f;
+
+    if (!t->imatrix)
+        return CKPT_OK;
+    for (size_t i = 0; (f = ckpt_format_at(i)); i++) {
+        if (f->mixtures)
+            tgt_list_add(list, f->name);
+    }
+    if (!ckpt_format_find(t->format)->mixtures)
+        return ckpt_fail(err, CKPT_EUSAGE, "imatrix does not apply to format %s, only to %s",
+                         t->format, list);
+    if (!t->mixture && !t->dtypes && !ckpt_dtype_packed(t->dtype))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "imatrix has no effect without a quantized type, such as --dtype q4_k_m");
+    return CKPT_OK;
+}
+
 /* Check each field that is set against the flag that a format needs for it. */
 static int tgt_check_fields(const ckpt_target *t, unsigned caps, ckpt_err *err)
 {
@@ -202,5 +223,7 @@ int ckpt_target_check(const ckpt_target *target, ckpt_err *err)
         rc = tgt_check_dtypes(target, err);
     if (rc == CKPT_OK)
         rc = tgt_check_mixture(target, err);
+    if (rc == CKPT_OK)
+        rc = tgt_check_imatrix(target, err);
     return rc == CKPT_OK ? tgt_check_fields(target, caps, err) : rc;
 }

@@ -68,6 +68,18 @@ int ckpt_gguf_add(ckpt_map *to, const char *name, uint8_t type, bool list, const
     return CKPT_OK;
 }
 
+int ckpt_gguf_put(ckpt_map *to, const ckpt_key *key, ckpt_err *err)
+{
+    assert(to && key);
+    for (size_t i = 0; i < to->keys.n; i++) {
+        if (strcmp(to->keys.at[i].name, key->name) != 0)
+            continue;
+        to->keys.at[i] = *key;
+        return CKPT_OK;
+    }
+    return ckpt_gguf_add(to, key->name, key->type, key->list, key->value, err);
+}
+
 int ckpt_gguf_add_text(ckpt_map *to, const char *name, const char *text, ckpt_err *err)
 {
     return ckpt_gguf_add(to, name, CKPT_KEY_STRING, false, ckpt_value_cstr(to->arena, text), err);

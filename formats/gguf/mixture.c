@@ -3,9 +3,10 @@
  * mixture.c: chooses each tensor's type by llama.cpp's quantization rules.
  *
  * The rules go by GGUF names of tensors and do not know models.  Source: llama.cpp's converter and
- * llama-quant.cpp, of 2025: quantization without an importance matrix.
+ * llama-quant.cpp, of 2026.
  */
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -13,6 +14,7 @@
 #include "formats/gguf/model.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/number.h"
+#include "libckpt/map/importance.h"
 
 /* The mixtures, with their numbers in general.file_type. */
 typedef enum gmx_mix {
@@ -152,6 +154,8 @@ static ckpt_dtype gmx_down(gmx_rule *r, const ckpt_tensor *t)
         type = CKPT_Q6_K;
     else if (r->mix == GMX_Q4_K_S && i < n / 8)
         type = CKPT_Q5_K;
+    else if (r->to->importance && (r->mix == GMX_Q4_0 || r->mix == GMX_Q5_0) && i < n / 8)
+        type = r->mix == GMX_Q4_0 ? CKPT_Q4_1 : CKPT_Q5_1;
     return type;
 }
 
@@ -230,10 +234,11 @@ static int gmx_set(gmx_rule *r, ckpt_tensor *t, const ckpt_tensor *from)
 
     if (ckpt_dtype_get(from->dtype)->kind != CKPT_IS_FLOAT)
         return CKPT_OK;
-    if (r->mix == GMX_Q2_K_S && type == CKPT_Q2_K && strcmp(t->name, "token_embd.weight") != 0)
+    if (r->mix == GMX_Q2_K_S && type == CKPT_Q2_K && !r->to->importance &&
+        strcmp(t->name, "token_embd.weight") != 0)
         return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
-                         "tensor %.200s: q2_k_s needs an importance matrix, which is not read; "
-                         "q2_k needs none",
+                         "tensor %.200s: q2_k_s needs an importance matrix (--imatrix FILE); q2_k "
+                         "needs none",
                          t->name);
     if (type != from->dtype && ckpt_dtype_packed(type) && ckpt_dtype_packed(from->dtype))
         return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
@@ -294,6 +299,15 @@ static bool gmx_find(gmx_rule *r, const char *name, ckpt_dtype type)
     return false;
 }
 
+/* The tensor of the source with the values of a target tensor, or that itself. */
+static const ckpt_tensor *gmx_origin(const ckpt_map *from, const ckpt_tensor *t)
+{
+    size_t at = ckpt_map_index(from, t->origin, strlen(t->origin));
+    const ckpt_tensor *o = at == SIZE_MAX ? t : from->tensors.at[at];
+
+    return o->owner ? o->owner : o;
+}
+
 int ckpt_gguf_mix(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, uint64_t *number,
                   ckpt_err *err)
 {
@@ -306,13 +320,8 @@ int ckpt_gguf_mix(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
                          target->mixture ? target->mixture : ckpt_dtype_name(target->dtype));
     *number = (uint64_t)r.mix;
     gmx_facts(&r);
-    for (size_t i = 0; rc == CKPT_OK && i < to->tensors.n; i++) {
-        ckpt_tensor *t = to->tensors.at[i];
-        size_t at = ckpt_map_index(from, t->origin, strlen(t->origin));
-        const ckpt_tensor *o = at == SIZE_MAX ? t : from->tensors.at[at];
-
-        rc = gmx_set(&r, t, o->owner ? o->owner : o);
-    }
+    for (size_t i = 0; rc == CKPT_OK && i < to->tensors.n; i++)
+        rc = gmx_set(&r, to->tensors.at[i], gmx_origin(from, to->tensors.at[i]));
     return rc;
 }
 
@@ -335,4 +344,78 @@ uint64_t ckpt_gguf_mix_own(ckpt_map *to, bool keep)
             return (uint64_t)gmx_mixes[i].mix;
     }
     return GMX_F32;
+}
+
+/* ---- importance ---- */
+
+/* Quantized tensors without an entry, and tensors with one. */
+typedef struct gmx_weighed {
+    uint64_t n, n_missing;
+    const char *missing; /* the first of them that is no embedding */
+    bool needs;          /* the mixture cannot do without */
+} gmx_weighed;
+
+/* Find the importance of one tensor that is quantized from floats. */
+static int gmx_weigh(ckpt_map *to, ckpt_tensor *t, gmx_weighed *w, ckpt_err *err)
+{
+    const bool table = gmx_ends(t->name, "token_embd.weight");
+    ckpt_importance *by = ckpt_arena_alloc(to->arena, sizeof *by);
+    int rc = by ? ckpt_importance_find(by, to->importance, t, err) : ckpt_fail_memory(err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (by->of) {
+        t->importance = by;
+        w->n++;
+        return CKPT_OK;
+    }
+    if (w->needs && t->dtype == CKPT_Q2_K && !table)
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "tensor %.200s: q2_k_s needs its importance, but %.200s has no entry for "
+                         "it",
+                         t->name, to->importance->path);
+    if (!table) {
+        w->missing = w->missing ? w->missing : t->name;
+        w->n_missing++;
+    }
+    return CKPT_OK;
+}
+
+/* Report what the matrix lacks, and a matrix without effect. */
+static int gmx_weighed_notes(ckpt_map *to, const gmx_weighed *w, ckpt_err *err)
+{
+    const char *path = to->importance->path;
+
+    if (w->n == 0 && w->n_missing > 0)
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "%s: the importance matrix has no entry for any quantized tensor, such as "
+                         "%.200s: the matrix is of another model",
+                         path, w->missing);
+    if (w->n == 0)
+        return ckpt_map_note(to, CKPT_WARNING, err,
+                             "%s: the importance matrix has no effect: no tensor gets a type that "
+                             "takes it (all quantized types but q8_0)",
+                             path);
+    if (w->n_missing == 0)
+        return CKPT_OK;
+    return ckpt_map_note(to, CKPT_WARNING, err,
+                         "%s: the importance matrix has no entry for %" PRIu64
+                         " quantized tensor%s, such as %.200s: quantized without",
+                         path, w->n_missing, w->n_missing == 1 ? "" : "s", w->missing);
+}
+
+int ckpt_gguf_weigh(ckpt_map *to, const ckpt_map *from, uint64_t number, ckpt_err *err)
+{
+    gmx_weighed w = {.needs = number == GMX_Q2_K_S};
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < to->tensors.n; i++) {
+        ckpt_tensor *t = to->tensors.at[i];
+
+        if (!t->owner && ckpt_dtype_weighs(t->dtype) && t->dtype != gmx_origin(from, t)->dtype)
+            rc = gmx_weigh(to, t, &w, err);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < to->importance->keys.n; i++)
+        rc = ckpt_gguf_put(to, &to->importance->keys.at[i], err);
+    return rc == CKPT_OK ? gmx_weighed_notes(to, &w, err) : rc;
 }

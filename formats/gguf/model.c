@@ -18,15 +18,10 @@
 /* Set a number: in place if the key exists, else appended. */
 static int gmo_put_u32(ckpt_map *to, const char *name, uint64_t number, ckpt_err *err)
 {
-    for (size_t i = 0; i < to->keys.n; i++) {
-        if (strcmp(to->keys.at[i].name, name) != 0)
-            continue;
-        to->keys.at[i].type = CKPT_KEY_U32;
-        to->keys.at[i].list = false;
-        to->keys.at[i].value = ckpt_value_int(to->arena, (int64_t)number);
-        return to->keys.at[i].value ? CKPT_OK : ckpt_fail_memory(err);
-    }
-    return ckpt_gguf_add_u32(to, name, number, err);
+    const ckpt_key key = {
+        .name = name, .type = CKPT_KEY_U32, .value = ckpt_value_int(to->arena, (int64_t)number)};
+
+    return key.value ? ckpt_gguf_put(to, &key, err) : ckpt_fail_memory(err);
 }
 
 /* Add a text unless the key exists. */
@@ -174,9 +169,12 @@ static int gmo_whole(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
         rc = ckpt_gguf_mix(to, from, target, &number, err);
     else if (rc == CKPT_OK && model && (!again || target->dtypes))
         number = ckpt_gguf_mix_own(to, target->dtypes != NULL);
-    if (rc != CKPT_OK || !model || (again && !asked && !target->dtypes))
+    if (rc == CKPT_OK && model && !(again && !asked && !target->dtypes))
+        rc = gmo_general(to, from, number, err);
+    if (rc == CKPT_OK && to->importance)
+        rc = ckpt_gguf_weigh(to, from, number, err);
+    if (!model)
         return rc;
-    rc = gmo_general(to, from, number, err);
     if (rc == CKPT_OK && !again && !target->skip_side_files)
         rc = ckpt_gguf_tokenizer(to, from, err);
     return rc;

@@ -30,6 +30,16 @@ int ckpt_gguf_mix(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
                   ckpt_err *err);
 
 /*
+ * Give the tensors that are quantized from floats their importance, and the file the keys of the
+ * matrix, to->importance.
+ *
+ * number  general.file_type
+ * Errors  CKPT_EMISMATCH: the matrix is of another model; CKPT_EMISSING: the mixture needs an entry
+ *         that it lacks
+ */
+int ckpt_gguf_weigh(ckpt_map *to, const ckpt_map *from, uint64_t number, ckpt_err *err);
+
+/*
  * general.file_type for a target without a type: that of its last matrix.  Tensors other than
  * matrices become F32, unless keep is set.
  */
@@ -51,6 +61,9 @@ int ckpt_gguf_split(ckpt_map *to, const ckpt_target *target, ckpt_err *err);
 /* Append a key; the value is borrowed and must live as long as the map. */
 int ckpt_gguf_add(ckpt_map *to, const char *name, uint8_t type, bool list, const ckpt_value *value,
                   ckpt_err *err);
+
+/* Set a key: in place if it exists, else appended. The value is borrowed, too. */
+int ckpt_gguf_put(ckpt_map *to, const ckpt_key *key, ckpt_err *err);
 
 /* Append a key with a single value; text is copied. */
 int ckpt_gguf_add_text(ckpt_map *to, const char *name, const char *text, ckpt_err *err);

@@ -527,6 +527,22 @@ static int grd_header(grd_reader *r)
     return rc;
 }
 
+/* Describe an importance matrix, which is no model. */
+static int grd_importance(grd_reader *r)
+{
+    const ckpt_key *type = ckpt_gguf_key(r->map, "general.type");
+    uint64_t chunks = 0, size = 0;
+
+    if (!type || type->list || !ckpt_value_is(type->value, "imatrix"))
+        return CKPT_OK;
+    r->map->other = "an importance matrix, not a model: --imatrix quantizes a model by it";
+    (void)ckpt_gguf_number(r->map, "imatrix.chunk_count", &chunks);
+    (void)ckpt_gguf_number(r->map, "imatrix.chunk_size", &size);
+    return ckpt_map_fact(r->map, r->err, "importance matrix",
+                         "of %" PRIu64 " weights, by %" PRIu64 " chunks of %" PRIu64 " tokens",
+                         r->n_tensors / 2, chunks, size);
+}
+
 /* Add the facts for `ckpt info`. */
 static int grd_facts(grd_reader *r)
 {
@@ -537,7 +553,7 @@ static int grd_facts(grd_reader *r)
         rc = ckpt_map_fact(r->map, r->err, "architecture", "%.200s", k->value->as.text.at);
     if (rc == CKPT_OK)
         rc = ckpt_map_fact_int(r->map, "keys", (int64_t)r->n_keys, r->err);
-    return rc;
+    return rc == CKPT_OK ? grd_importance(r) : rc;
 }
 
 int ckpt_gguf_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)

@@ -19,12 +19,14 @@
  *         all addends in turn, divided by their number; or NULL. It is not in the map's list
  * donor   target maps: the tensor with the values, if it is not in the source map's list; its
  *         extents refer to the source map's sources
+ * importance  target maps: that of its columns, by which it is quantized; NULL: none
  */
 #define CKPT_TENSOR_INTERNAL                                                                       \
     const struct ckpt_extent *extent;                                                              \
     const struct ckpt_cut *cut;                                                                    \
     const struct ckpt_tensor *twin;                                                                \
     const struct ckpt_tensor *addend;                                                              \
-    const struct ckpt_tensor *donor;
+    const struct ckpt_tensor *donor;                                                               \
+    const struct ckpt_importance *importance;
 
 #endif

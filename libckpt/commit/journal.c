@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "libckpt/base/digest.h"
+#include "libckpt/base/weigh.h"
 #include "libckpt/commit/journal.h"
 #include "libckpt/io/dir.h"
 #include "libckpt/map/nest.h"
@@ -144,6 +145,9 @@ static void jl_tensors(jl_hash *h, const ckpt_map *map)
         jl_number(h, t->donor != NULL);
         if (t->donor)
             jl_chains(h, t->donor);
+        if (t->importance)
+            jl_bytes(h, t->importance->of,
+                     (size_t)(t->n_elems / t->importance->rows * sizeof *t->importance->of));
     }
 }
 

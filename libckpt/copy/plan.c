@@ -9,6 +9,7 @@
 
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/base/weigh.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/mean.h"
 #include "libckpt/copy/nested.h"
@@ -377,6 +378,9 @@ static uint64_t plan_step(const ckpt_plan *p, const ckpt_tensor *t, const ckpt_t
     if (block > best)
         block = best;
     n = block / plan_max(plan_width(t, o, pack), 1) * pack;
+    // the importance of columns applies to complete rows
+    if (t->importance)
+        return plan_max(n / t->importance->columns, 1) * t->importance->columns;
     return plan_max(n, pack);
 }
 

@@ -9,6 +9,7 @@
 #include "libckpt/base/cast.h"
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/base/weigh.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/work.h"
 
@@ -261,6 +262,20 @@ static void work_count(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *j
     pthread_mutex_unlock(&w->work->lock);
 }
 
+/* Convert a job's values; false: memory is exhausted. */
+static bool work_cast(const ckpt_job_view *v, const ckpt_job *job, uint8_t *to, const uint8_t *in)
+{
+    if (v->t->importance) {
+        // plan.c cuts at rows
+        const ckpt_weighing how = {v->t->importance, v->t->dtype, v->origin->dtype,
+                                   v->region[0].start};
+
+        return ckpt_weigh(&how, to, in, job->count);
+    }
+    ckpt_cast_find(v->t->dtype, v->origin->dtype)(to, in, (size_t)job->count);
+    return true;
+}
+
 int ckpt_worker_make(ckpt_worker *w, const ckpt_job *job, uint8_t *to, ckpt_job_view *v,
                      const uint8_t **out, ckpt_err *err)
 {
@@ -288,7 +303,8 @@ int ckpt_worker_make(ckpt_worker *w, const ckpt_job *job, uint8_t *to, ckpt_job_
 
         if (!result)
             return ckpt_fail_memory(err);
-        ckpt_cast_find(v->t->dtype, v->origin->dtype)(result, w->in, (size_t)job->count);
+        if (!work_cast(v, job, result, w->in))
+            return ckpt_fail_memory(err);
         work_count(w, v, job, w->in, result);
         *out = result;
     } else {

@@ -244,6 +244,11 @@ typedef struct ckpt_target {
      * layer's number of experts; 0: the source's, or the largest that the world allows
      */
     uint32_t ep_size;
+    /*
+     * gguf with quantized types: path of llama.cpp's importance matrix (GGUF or the older form), by
+     * which weights are quantized as llama-quantize --imatrix does; or NULL
+     */
+    const char *imatrix;
 } ckpt_target;
 
 /*
@@ -397,6 +402,7 @@ typedef struct ckpt_diff_opts {
      * order of A; the results do not depend on the number of processes. Or NULL, which is faster
      */
     ckpt_diff_group_fn group;
+    const char *imatrix; /* converted: ckpt_target.imatrix of the conversion; or NULL */
 } ckpt_diff_opts;
 
 /*

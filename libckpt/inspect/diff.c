@@ -11,8 +11,10 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/dist/run/hooks.h"
 #include "libckpt/format.h"
+#include "libckpt/imatrix.h"
 #include "libckpt/inspect/groups.h"
 #include "libckpt/inspect/tied.h"
+#include "libckpt/map/importance.h"
 #include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
@@ -40,6 +42,9 @@ typedef struct diff_state {
     void *a, *b;             /* DIFF_BLOCK elements of up to 16 bytes each */
     double *wide_a, *wide_b; /* the elements as doubles, if the dtypes are floating */
     const ckpt_diff_opts *opts;
+    ckpt_map *matrix;            /* the importance matrix of the conversion, or NULL */
+    uint64_t n_weighed, n_takes; /* tensors with an entry in it, and those that would take one */
+    ckpt_importance importance;  /* of the columns of the current tensor; of: NULL: none */
     ckpt_difference_fn fn;
     void *ctx;
     bool differs, stopped;
@@ -229,6 +234,11 @@ static int diff_read(diff_state *s, const ckpt_tensor *a, ckpt_dtype as, uint64_
         return ckpt_reader_read(s->ra, a, first, n, CKPT_DTYPE_NONE, s->a, err);
     if (quantize) {
         rc = ckpt_reader_read(s->ra, a, first, n, CKPT_F32, s->wide_a, err);
+        if (rc == CKPT_OK && s->importance.of)
+            return ckpt_weigh(&(ckpt_weighing){&s->importance, as, CKPT_F32, first}, s->a,
+                              s->wide_a, n)
+                       ? CKPT_OK
+                       : ckpt_fail_memory(err);
         if (rc == CKPT_OK)
             quantize(s->a, s->wide_a, n);
         return rc;
@@ -251,6 +261,33 @@ static int diff_read(diff_state *s, const ckpt_tensor *a, ckpt_dtype as, uint64_
 }
 
 /*
+ * Find the importance of a tensor that was quantized, and the elements to compare at a time:
+ * complete rows then.
+ */
+static int diff_step(diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b, uint64_t *step,
+                     ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    *step = DIFF_BLOCK;
+    s->importance.of = NULL;
+    if (!s->matrix || !ckpt_dtype_weighs(b->dtype) || a->dtype == b->dtype)
+        return CKPT_OK;
+    rc = ckpt_importance_find(&s->importance, s->matrix, b, err);
+    s->n_takes++;
+    s->n_weighed += s->importance.of != NULL;
+    if (rc != CKPT_OK || !s->importance.of)
+        return rc;
+    *step = DIFF_BLOCK / s->importance.columns * s->importance.columns;
+    return *step > 0 ? CKPT_OK
+                     : ckpt_fail(err, CKPT_ELIMIT,
+                                 "tensor %s: rows of %" PRIu64
+                                 " columns are too long to be compared with an importance matrix: "
+                                 "at most %d",
+                                 b->name, s->importance.columns, (int)DIFF_BLOCK);
+}
+
+/*
  * Compare block by block. Blocks of equal bytes are equal. Others are compared as doubles if both
  * dtypes convert, so that NaN, signed zeros and a tolerance have their usual meaning.
  */
@@ -262,14 +299,15 @@ static int diff_blocks(diff_state *s, size_t tensor, ckpt_difference *d, ckpt_er
     bool same = as == to;
     ckpt_cast_fn wide_a = ckpt_cast_find(CKPT_F64, as), wide_b = ckpt_cast_find(CKPT_F64, to);
     const ckpt_dtype_info *type = ckpt_dtype_get(as);
-    uint64_t n_bytes = 0, n_before, k, end;
-    int rc = CKPT_OK;
+    uint64_t n_bytes = 0, n_before, k = 0, end = 0, step = DIFF_BLOCK;
+    int rc = diff_step(s, a, b, &step, err);
 
     s->sums = (ckpt_sums){0};
-    diff_share(s, tensor, (a->n_elems + DIFF_BLOCK - 1) / DIFF_BLOCK, &k, &end);
+    if (rc == CKPT_OK)
+        diff_share(s, tensor, (a->n_elems + step - 1) / step, &k, &end);
     for (; rc == CKPT_OK && k < end; k++) {
-        uint64_t first = k * DIFF_BLOCK;
-        size_t n = a->n_elems - first < DIFF_BLOCK ? (size_t)(a->n_elems - first) : DIFF_BLOCK;
+        uint64_t first = k * step;
+        size_t n = (size_t)(a->n_elems - first < step ? a->n_elems - first : step);
         const diff_range at = {first, n};
         rc = diff_copies(s, s->map_a, s->ra, a, &at, err);
         if (rc == CKPT_OK)
@@ -584,7 +622,10 @@ int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
 
     if (rc != CKPT_OK)
         return rc;
-    rc = ckpt_reader_new(&s.ra, a, err);
+    if (own.imatrix)
+        rc = ckpt_imatrix_open(&s.matrix, own.imatrix, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_reader_new(&s.ra, a, err);
     if (rc == CKPT_OK)
         rc = ckpt_reader_new(&s.rb, b, err);
     s.a = ckpt_alloc((size_t)DIFF_BLOCK * 16);
@@ -600,6 +641,11 @@ int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
         rc = diff_gather(&s, a, b, err);
     if (rc == CKPT_OK)
         rc = diff_maps(&s, a, b, err);
+    if (rc == CKPT_OK && s.n_takes > 0 && s.n_weighed == 0)
+        rc = ckpt_fail(err, CKPT_EMISMATCH,
+                       "%s: the importance matrix has no entry for any quantized tensor of %s: it "
+                       "is of another model",
+                       own.imatrix, b->path);
     if (rc == CKPT_OK && own.group)
         rc = ckpt_diff_groups_tell(&s.groups, own.group, ctx, err);
     if (rc == CKPT_OK && s.differs)
@@ -614,5 +660,6 @@ int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
     ckpt_diff_groups_free(&s.groups);
     ckpt_reader_free(s.ra);
     ckpt_reader_free(s.rb);
+    ckpt_map_free(s.matrix);
     return rc;
 }

@@ -351,6 +351,10 @@ struct ckpt_map {
     int (*settle)(ckpt_source *source, ckpt_io *io, ckpt_err *err);
 
     const char *into; /* written: the folder that receives the files; NULL: the runner decides */
+    /* written: the importance matrix that its tensors are quantized by, a child; or NULL */
+    const ckpt_map *importance;
+    /* read: for messages, what the file is instead of a model; NULL: it may be one */
+    const char *other;
 
     /*
      * Written: the name, below the target's path, of a folder that contains all files and appears

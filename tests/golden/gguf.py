@@ -195,6 +195,31 @@ def models(a, folder, tmp):
         w.endswith(n) and tuple(want[w]) == tuple(got[n]) for w in want)))
 
 
+def digest(tensors):
+    """Of every tensor: name, type, shape, bytes."""
+    h = hashlib.sha256()
+    for name, (dtype, ne, raw) in sorted(tensors.items()):
+        h.update(('%s %s %s\n' % (name, dtype, ne)).encode() + raw)
+    return h.hexdigest()
+
+
+def importance(a, fixtures, tmp):
+    """Models quantized by importance matrices in both forms, and proved."""
+    with open(os.path.join(fixtures, 'imatrix', 'expected.json')) as f:
+        files = json.load(f)['files']
+    out = os.path.join(tmp, 'weighed.gguf')
+    for name, want in files.items():
+        matrix, source = os.path.join(fixtures, 'imatrix', name), os.path.join(fixtures, want['model'], 'hf')
+        for kind, expected in want['types'].items():
+            p = ckpt(a, 'convert', '-qf', source, out, '--dtype', kind.lower(), '--imatrix', matrix)
+            q = ckpt(a, 'verify', '-q', out, '--made-from', source, '--imatrix', matrix)
+            got = Reader(out)
+            lost = [k for k, v in want['keys'].items() if k != 'quantize.imatrix.file' and list(got.keys.get(k, ())) != v]
+            verdict('%s %s' % (name, kind), p.stderr.decode() if p.returncode else
+                    'other tensors' if digest(got.tensors) != expected else
+                    'not proved: %s' % q.stdout.decode() if q.returncode else ''.join(lost))
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', default='build/bin')
@@ -205,6 +230,7 @@ def main():
         for folder in sorted(glob.glob(os.path.join(a.fixtures, 'gguf_*', 'hf'))):
             with tempfile.TemporaryDirectory() as mine:
                 models(a, os.path.dirname(folder), mine)
+        importance(a, a.fixtures, tmp)
         for path in sorted(glob.glob(os.path.join(a.fixtures, 'gguf_*', '*.gguf'))):
             if os.path.basename(path) != 'big_endian.gguf':
                 verdict('again ' + path, same_file(a, path, os.path.join(tmp, path.replace('/', '_'))))

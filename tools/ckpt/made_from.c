@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ckpt_extra.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/job.h"
 #include "tools/ckpt/report.h"
@@ -109,19 +110,48 @@ static int mf_target(prepare_args *a, const ckpt_map *made, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Warn if --imatrix has no effect, or if the checkpoint says that it was made with one. */
+static void mf_matrix(const ckpt_map *made, const char *imatrix)
+{
+    const ckpt_value *file = ckpt_value_find(ckpt_map_values(made), "quantize.imatrix.file");
+    const char *name = "?";
+    bool takes = false;
+    size_t n = 0;
+
+    for (size_t i = 0; i < ckpt_map_tensor_count(made); i++) {
+        const ckpt_dtype d = ckpt_map_tensor_at(made, i)->dtype;
+
+        takes = takes || (ckpt_dtype_block(d, NULL) > 1 && d != CKPT_Q8_0);
+    }
+    if (imatrix && !takes)
+        say_warning("%s: --imatrix has no effect: no tensor has a quantized type that takes it",
+                    ckpt_map_path(made));
+    if (!imatrix && takes && file) {
+        (void)ckpt_value_to_text(file, &name, &n);
+        say_warning("%s: quantized by the importance matrix %s, expected as --imatrix FILE",
+                    ckpt_map_path(made), name);
+    }
+}
+
 int made_from_prove(prepare_args *a, const char *out, double tolerance, json_out *j,
                     made_from_counts *n, ckpt_err *err)
 {
     cli_args *cli = &a->write.cli;
     const ckpt_open_opts open = {.size = sizeof open, .whole_checkpoint = !a->as_file};
-    ckpt_diff_opts opts = {.size = sizeof opts, .tolerance = tolerance, .converted = true};
+    ckpt_diff_opts opts = {.size = sizeof opts,
+                           .tolerance = tolerance,
+                           .converted = true,
+                           .imatrix = a->write.target.imatrix};
     mf_proof proof = {.a = cli, .j = j, .n = n};
     ckpt_map *made = NULL, *from = NULL;
     int rc = ckpt_open(&made, out, &open, err);
 
-    a->as_file = false; // it says how to read the checkpoint
-    if (rc == CKPT_OK)
+    a->as_file = false;             // it says how to read the checkpoint
+    a->write.target.imatrix = NULL; // the types are those of the checkpoint
+    if (rc == CKPT_OK) {
+        mf_matrix(made, opts.imatrix);
         rc = mf_target(a, made, err);
+    }
     if (rc == CKPT_OK)
         rc = convert_prepare(&from, a, err);
     // as with convert, which dequantizes when the output has floats

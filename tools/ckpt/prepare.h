@@ -36,6 +36,8 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
 #define PREPARE_OPTIONS \
     {"dtype", 0, CLI_DTYPES, PREPARE_AT(write.target.dtypes), "D[:GLOB,...]", \
      "dtype of floating tensors (default: the source's; masters fp32)"}, \
+    {"imatrix", 0, CLI_FILE, PREPARE_AT(write.target.imatrix), "FILE", \
+     "quantize by llama.cpp's importance matrix (gguf)"}, \
     OPTION_MAX_SHARD_SIZE, \
     {"world", 'w', CLI_COUNT, PREPARE_AT(write.target.world), "N", \
      "number of ranks of zero, fsdp-ranks, dcp, hf-sharded"}, \
@@ -105,8 +107,8 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
     {"Source", "tag as-file with-optimizer weights-only no-frozen exclude-frozen keep-slices " \
                "slice-rules ignore-copies require-crc strict no-sandbox local"}, \
     {"Names and layout", "rename keep-names map backwards layout config size"}, \
-    {"Precision and shape", "allow-overflow quantize quantize-skip vocab-size vocab-tensor tie " \
-                            "untie"}, \
+    {"Precision and shape", "allow-overflow imatrix quantize quantize-skip vocab-size " \
+                            "vocab-tensor tie untie"}, \
     {"Adapters", "adapter adapter-only adapter-config adapter-name"}, \
     {"Training state", "world stage order to-tag drop-optimizer keep-objects drop-objects " \
                        "moments sub-group-size deepspeed-version join"}

@@ -422,6 +422,8 @@ static const cli_option verify_options[] = {
     {"vocab-size", 0, CLI_COUNT64, PREPARE_AT(vocab_size), "N",
      "the --vocab-size of the conversion"},
     {"quantize", 0, CLI_TEXT, PREPARE_AT(quantize), "FORM", "the --quantize of the conversion"},
+    {"imatrix", 0, CLI_FILE, PREPARE_AT(write.target.imatrix), "FILE",
+     "the importance matrix of the conversion (gguf)"},
     {"untie", 0, CLI_FLAG, PREPARE_AT(untie), NULL, "tied tensors were written separately"},
     OPTION_PRINT_JSON,
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print errors only"},
@@ -475,6 +477,7 @@ static const cli_moot verify_moot[] = {
     {"adapter", NULL, "made-from"},
     {"vocab-size", NULL, "made-from"},
     {"quantize", NULL, "made-from"},
+    {"imatrix", NULL, "made-from"},
     {"untie", NULL, "made-from"},
     {NULL, NULL, NULL},
 };

@@ -153,7 +153,8 @@ DiffGroupFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(DiffGroup))
 class DiffOpts(c.Structure):
     """ckpt_diff_opts"""
     _fields_ = [('size', c.c_size_t), ('tolerance', c.c_double), ('ignore_dtype', c.c_bool), ('progress', ProgressFn),
-                ('progress_ctx', c.c_void_p), ('converted', c.c_bool), ('tied', DifferenceFn), ('group', DiffGroupFn)]
+                ('progress_ctx', c.c_void_p), ('converted', c.c_bool), ('tied', DifferenceFn), ('group', DiffGroupFn),
+                ('imatrix', c.c_char_p)]
 
 
 class Tag(c.Structure):
@@ -186,7 +187,8 @@ class Target(c.Structure):
                 ('skip_side_files', c.c_bool), ('keep_other_weights', c.c_bool), ('tag', c.c_char_p), ('stage', c.c_int),
                 ('world', c.c_uint32), ('sub_group_size', c.c_uint64), ('version', c.c_char_p), ('fresh_optimizer', c.c_bool),
                 ('keep_objects', c.c_bool), ('drop_objects', c.c_bool), ('order_text', c.c_char_p), ('deflate', c.c_bool),
-                ('layout', c.c_char_p), ('dtypes', c.c_char_p), ('mixture', c.c_char_p), ('ep_size', c.c_uint32)]
+                ('layout', c.c_char_p), ('dtypes', c.c_char_p), ('mixture', c.c_char_p), ('ep_size', c.c_uint32),
+                ('imatrix', c.c_char_p)]
 
 
 class FormatInfo(c.Structure):

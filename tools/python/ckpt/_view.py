@@ -20,7 +20,7 @@ from .errors import MissingError, UnsupportedError, UsageError
 Path = Union[str, 'os.PathLike[str]']
 WRITES_STATE, IS_FOLDER, HAS_RANKS = 4, 32, 512  # CKPT_... of ckpt.h
 OBJECTS = ('refuse', 'keep', 'drop')
-TEXTS = ('version', 'order_text', 'layout', 'dtypes', 'mixture')
+TEXTS = ('version', 'order_text', 'layout', 'dtypes', 'mixture', 'imatrix')
 NUMBERS = ('max_shard_size', 'stage', 'world', 'sub_group_size', 'ep_size')
 FLAGS = ('skip_side_files', 'fresh_optimizer')
 
@@ -245,8 +245,8 @@ def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = 
     allow_overflow   write infinity where a value does not fit its dtype; otherwise such a value is an error
     strict     treat every value that is not finite as an error
     memory, jobs   limits in bytes and threads; 0: the defaults
-    options      further members of ckpt_target: max_shard_size (bytes), dtypes, mixture, layout, stage, world, sub_group_size, ep_size,
-                 version, fresh_optimizer, order_text, skip_side_files (leave config.json and tokenizer out)
+    options      further members of ckpt_target: max_shard_size (bytes), dtypes, mixture, imatrix, layout, stage, world,
+                 sub_group_size, ep_size, version, fresh_optimizer, order_text, skip_side_files (leave config.json and tokenizer out)
     """
     info = lib().ckpt_format_find(format.encode())
     if not info:
