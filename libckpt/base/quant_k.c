@@ -232,32 +232,31 @@ static void qk_runs_6(const ckpt_qk_body *body, uint8_t *to, const qk_block *b,
     }
 }
 
+/* Pack four bits of the levels of two runs in 32 bytes. */
+static void qk_pack_nibbles(uint8_t *restrict to, const uint8_t *restrict a,
+                            const uint8_t *restrict b)
+{
+    for (int i = 0; i < 32; i++)
+        to[i] = (uint8_t)((a[i] & 15) | b[i] << 4);
+}
+
 static void qk_block_q4(const ckpt_qk_body *body, uint8_t *to, const qk_block *b)
 {
     static const ckpt_qk_search search = {32, 15, -1.0f, 0.1f, 20, false};
     ckpt_qk_run run[CKPT_QK_LANES];
 
     qk_runs_6(body, to, b, &search, run);
-    for (size_t j = 0; j < 4 * b->n; j++) {
-        uint8_t *nibbles = to + j / 4 * 144 + 16 + j % 4 * 32;
-
-        for (int i = 0; i < 32; i++)
-            nibbles[i] = (uint8_t)(run[2 * j].level[i] | run[2 * j + 1].level[i] << 4);
-    }
+    for (size_t j = 0; j < 4 * b->n; j++)
+        qk_pack_nibbles(to + j / 4 * 144 + 16 + j % 4 * 32, run[2 * j].level, run[2 * j + 1].level);
 }
 
-/* Pack the levels of a super-block: four bits of each, and the fifth ones. */
-static void qk_pack_q5(uint8_t *to, const ckpt_qk_run *run)
+/* Pack the fifth bits of the levels of a super-block in 32 bytes. */
+static void qk_pack_q5(uint8_t *restrict to, const ckpt_qk_run *restrict run)
 {
-    memset(to + 16, 0, 32);
+    memset(to, 0, 32);
     for (int j = 0; j < 8; j++) {
         for (int i = 0; i < 32; i++)
-            to[16 + i] |= (uint8_t)(run[j].level[i] >> 4 << j);
-    }
-    for (int j = 0; j < 4; j++) {
-        for (int i = 0; i < 32; i++)
-            to[48 + 32 * j + i] =
-                (uint8_t)((run[2 * j].level[i] & 15) | (run[2 * j + 1].level[i] & 15) << 4);
+            to[i] |= (uint8_t)(run[j].level[i] >> 4 << j);
     }
 }
 
@@ -268,7 +267,9 @@ static void qk_block_q5(const ckpt_qk_body *body, uint8_t *to, const qk_block *b
 
     qk_runs_6(body, to, b, &search, run);
     for (size_t k = 0; k < b->n; k++)
-        qk_pack_q5(to + k * 176, run + 8 * k);
+        qk_pack_q5(to + k * 176 + 16, run + 8 * k);
+    for (size_t j = 0; j < 4 * b->n; j++)
+        qk_pack_nibbles(to + j / 4 * 176 + 48 + j % 4 * 32, run[2 * j].level, run[2 * j + 1].level);
 }
 
 /* ---- runs around zero: Q3_K, Q6_K ---- */
@@ -304,6 +305,20 @@ static float qk_runs_q3(const ckpt_qk_body *body, const qk_block *b, uint8_t *sc
     return ckpt_qk_fit_sym(&all, scale, sum, scales);
 }
 
+/* Pack the levels of a super-block: the third bit of each in 32 bytes, and two in 64. */
+static void qk_pack_q3(uint8_t *restrict high, uint8_t *restrict low, const uint8_t *restrict level)
+{
+    for (int j = 0; j < 8; j++) {
+        for (int i = 0; i < 32; i++)
+            high[i] |= (uint8_t)(level[32 * j + i] >> 2 << j);
+    }
+    for (int j = 0; j < 2; j++, low += 32, level += 128) {
+        for (int i = 0; i < 32; i++)
+            low[i] = (uint8_t)((level[i] & 3) | (level[i + 32] & 3) << 2 |
+                               (level[i + 64] & 3) << 4 | (level[i + 96] & 3) << 6);
+    }
+}
+
 static void qk_block_q3(const ckpt_qk_body *body, uint8_t *to, const qk_block *b)
 {
     static const int range[2] = {-4, 3};
@@ -320,11 +335,18 @@ static void qk_block_q3(const ckpt_qk_body *body, uint8_t *to, const qk_block *b
         packed[8 + j % 4] |= (uint8_t)(scales[j] >> 4 << 2 * (j / 4));
         qk_level(body, level + 16 * j, b->x + 16 * j, 16, step, range);
     }
-    for (int j = 0; j < 8; j++) {
-        for (int i = 0; i < 32; i++) {
-            to[i] |= (uint8_t)(level[32 * j + i] >> 2 << j);
-            to[32 + j / 4 * 32 + i] |= (uint8_t)((level[32 * j + i] & 3) << j % 4 * 2);
-        }
+    qk_pack_q3(to, to + 32, level);
+}
+
+/* Pack 128 levels, in quarters of 32: four bits of each in 64 bytes, and two in 32. */
+static void qk_pack_q6(uint8_t *restrict low, uint8_t *restrict high, const uint8_t *restrict level)
+{
+    for (int i = 0; i < 32; i++) {
+        const uint8_t a = level[i], b = level[i + 32], c = level[i + 64], d = level[i + 96];
+
+        low[i] = (uint8_t)((a & 15) | c << 4);
+        low[i + 32] = (uint8_t)((b & 15) | d << 4);
+        high[i] = (uint8_t)(a >> 4 | b >> 4 << 2 | c >> 4 << 4 | d >> 4 << 6);
     }
 }
 
@@ -352,15 +374,8 @@ static void qk_block_q6(const ckpt_qk_body *body, uint8_t *to, const qk_block *b
         to[192 + j] = (uint8_t)s;
         qk_level(body, level + 16 * j, b->x + 16 * j, 16, step, range);
     }
-    // 128 values in 64 and 32 bytes: quarters of 32
-    for (int j = 0; j < 8; j++) {
-        uint8_t *low = to + 64 * (j / 4) + j % 2 * 32, *high = to + 128 + 32 * (j / 4);
-
-        for (int i = 0; i < 32; i++) {
-            low[i] |= (uint8_t)((level[32 * j + i] & 15) << j % 4 / 2 * 4);
-            high[i] |= (uint8_t)(level[32 * j + i] >> 4 << 2 * (j % 4));
-        }
-    }
+    qk_pack_q6(to, to + 128, level);
+    qk_pack_q6(to + 64, to + 160, level + 128);
 }
 
 /* ---- super-blocks ---- */

@@ -114,6 +114,40 @@ QX_INLINE ql_f ql_pick(ql_f x, ql_f y, ql_f mask)
     return (ql_f){_mm256_blendv_ps(x.a, y.a, mask.a), _mm256_blendv_ps(x.b, y.b, mask.b)};
 }
 
+QX_INLINE ql_f ql_of_ints(qx_i a, qx_i b)
+{
+    return (ql_f){_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)};
+}
+
+/*
+ * Limit numbers: from below by 0, from above by a positive number, from below by a negative one. As
+ * integers, floats above 0 are in order, and as unsigned ones those below 0, the largest magnitude
+ * last; and more ports of the processor compare integers.
+ */
+QX_INLINE ql_f ql_from_zero(ql_f x)
+{
+    const qx_i zero = _mm256_setzero_si256();
+
+    return ql_of_ints(_mm256_max_epi32(_mm256_castps_si256(x.a), zero),
+                      _mm256_max_epi32(_mm256_castps_si256(x.b), zero));
+}
+
+QX_INLINE ql_f ql_up_to(ql_f x, float high)
+{
+    const qx_i most = _mm256_castps_si256(qx_all(high));
+
+    return ql_of_ints(_mm256_min_epi32(_mm256_castps_si256(x.a), most),
+                      _mm256_min_epi32(_mm256_castps_si256(x.b), most));
+}
+
+QX_INLINE ql_f ql_down_to(ql_f x, float low)
+{
+    const qx_i most = _mm256_castps_si256(qx_all(low));
+
+    return ql_of_ints(_mm256_min_epu32(_mm256_castps_si256(x.a), most),
+                      _mm256_min_epu32(_mm256_castps_si256(x.b), most));
+}
+
 /* The nearest integer, ties to even. */
 QX_INLINE ql_f ql_round(ql_f x)
 {
@@ -198,9 +232,9 @@ QX_INLINE void ql_put(float *to, ql_f x)
 
 /* ---- runs with a minimum ---- */
 
-/* The state of the search. above: distances to the best minimum so far, and 0 below it. */
+/* The state of the search. */
 typedef struct ql_fit {
-    ql_f x[CKPT_QK_RUN], w[CKPT_QK_RUN], above[CKPT_QK_RUN], level[CKPT_QK_RUN];
+    ql_f x[CKPT_QK_RUN], w[CKPT_QK_RUN], level[CKPT_QK_RUN];
     ql_f high, least, flat, sw, sx;
     ql_f scale, low, best;         /* the best so far ... */
     ql_f level_inverse, level_low; /* ... and inverse scale and minimum that its levels had */
@@ -231,19 +265,21 @@ QX_INLINE bool ql_min_load(ql_fit *m, const float *x, const float *w, bool absol
     return true;
 }
 
-/* Compute the distances to the minimum; false: they are for the portable body. */
-QX_INLINE bool ql_min_above(ql_fit *m, int n)
+/* False if distances to the minimum are for the portable body. */
+QX_INLINE bool ql_min_usual(const ql_fit *m)
 {
     const ql_f span = ql_sub(m->high, m->low);
     const ql_f usual = ql_and(
         ql_and(ql_at_least(span, ql_all(QL_FINE)), ql_at_least(ql_all(QL_HUGE), ql_abs(m->low))),
         ql_at_least(ql_mul(span, ql_all(QL_FAR)), ql_sub(m->low, m->least)));
 
-    if (!ql_every(ql_or(usual, m->flat)))
-        return false;
-    for (int i = 0; i < n; i++)
-        m->above[i] = ql_most(ql_sub(m->x[i], m->low), ql_all(0));
-    return true;
+    return ql_every(ql_or(usual, m->flat));
+}
+
+/* Level i for an inverse scale, not limited from above. */
+QX_INLINE ql_f ql_min_level(const ql_fit *m, int i, ql_f inverse, ql_f low)
+{
+    return ql_round(ql_mul(inverse, ql_from_zero(ql_sub(m->x[i], low))));
 }
 
 /* Compute bounds and sums; false: values for the portable body. */
@@ -263,7 +299,7 @@ QX_INLINE bool ql_min_begin(ql_fit *m, const float *x, const float *w, bool abso
     m->low = ql_pick(m->low, ql_all(0), ql_more(m->low, ql_all(0)));
     m->least = m->low;
     m->flat = ql_equal(m->high, m->low);
-    return ql_min_above(m, n);
+    return ql_min_usual(m);
 }
 
 QX_INLINE ql_f ql_min_error(const ql_fit *m, ql_f scale, ql_f low, bool absolute, int n)
@@ -288,12 +324,13 @@ typedef struct ql_sums {
 QX_INLINE ql_sums ql_min_sums(ql_fit *m, ql_f inverse, bool limit, float most, int n)
 {
     ql_sums s = {ql_all(0), ql_all(0), ql_all(0)};
+    const ql_f low = m->low;
 
     for (int i = 0; i < n; i++) {
-        ql_f level = ql_round(ql_mul(inverse, m->above[i]));
+        ql_f level = ql_min_level(m, i, inverse, low);
 
         if (limit)
-            level = ql_least(level, ql_all(most));
+            level = ql_up_to(level, most);
         const ql_f wl = ql_mul(m->w[i], level);
 
         m->level[i] = level;
@@ -333,7 +370,7 @@ QX_INLINE bool ql_min_try(ql_fit *m, float over, float most, bool absolute, int 
     m->level_inverse = ql_pick(m->level_inverse, inverse, won);
     m->level_low = ql_pick(m->level_low, m->low, won);
     m->low = ql_pick(m->low, low, won);
-    return ql_min_above(m, n);
+    return ql_min_usual(m);
 }
 
 /* Store the best scales, minima and levels. */
@@ -342,10 +379,9 @@ QX_INLINE void ql_min_end(ql_fit *m, float most, ckpt_qk_run *out, int n)
     float scale[CKPT_QK_LANES], low[CKPT_QK_LANES];
 
     for (int i = 0; i < n; i++) {
-        const ql_f above = ql_most(ql_sub(m->x[i], m->level_low), ql_all(0));
-        const ql_f level = ql_round(ql_mul(m->level_inverse, above));
+        const ql_f level = ql_min_level(m, i, m->level_inverse, m->level_low);
 
-        m->level[i] = ql_without(m->flat, ql_least(level, ql_all(most)));
+        m->level[i] = ql_without(m->flat, ql_up_to(level, most));
     }
     ql_put(scale, m->scale);
     ql_put(low, m->low);
@@ -369,7 +405,7 @@ QX_INLINE bool ql_min_runs(const ckpt_qk_search *s, const float *x, const float 
     m.level_low = m.low;
     m.scale = ql_without(m.flat, ql_div(ql_all(1), m.level_inverse));
     for (int i = 0; i < n; i++)
-        m.level[i] = ql_round(ql_mul(m.level_inverse, m.above[i]));
+        m.level[i] = ql_min_level(&m, i, m.level_inverse, m.low);
     m.best = ql_min_error(&m, m.scale, m.low, absolute, n);
     for (int k = 0; k <= s->steps; k++) {
         if (!ql_min_try(&m, s->from + s->by * (float)k + most, most, absolute, n))
@@ -435,10 +471,10 @@ QX_INLINE void ql_around_sums(const ql_around *a, ql_f inverse, float low, float
 {
     sum[0] = sum[1] = ql_all(0);
     for (int i = 0; i < n; i++) {
-        ql_f level = ql_least(ql_round(ql_mul(inverse, a->x[i])), ql_all(high));
+        ql_f level = ql_up_to(ql_round(ql_mul(inverse, a->x[i])), high);
 
         if (low < 0)
-            level = ql_most(level, ql_all(low));
+            level = ql_down_to(level, low);
         sum[0] = ql_add(sum[0], ql_mul(a->wx[i], level));
         sum[1] = ql_add(sum[1], ql_mul(ql_mul(a->w[i], level), level));
     }
@@ -451,7 +487,7 @@ QX_INLINE void ql_around_end(ql_around *a, float half, int n, float *out, uint8_
     for (int i = 0; i < n; i++) {
         ql_f level = ql_round(ql_mul(a->inverse, a->x[i]));
 
-        level = ql_most(ql_least(level, ql_all(half - 1)), ql_all(-half));
+        level = ql_down_to(ql_up_to(level, half - 1), -half);
         a->x[i] = ql_without(a->tiny, ql_add(level, ql_all(half)));
     }
     ql_store(levels, (size_t)n, a->x, n);
@@ -553,7 +589,7 @@ static void ql_fit_sweep(const float *x, float *out, uint8_t *levels)
     }
     inverse = ql_div(ql_all(-4), a.most);
     for (int i = 0; i < 16; i++) {
-        level[i] = ql_least(ql_round(ql_mul(inverse, a.x[i])), ql_all(3));
+        level[i] = ql_up_to(ql_round(ql_mul(inverse, a.x[i])), 3);
         sum[0] = ql_add(sum[0], ql_mul(a.wx[i], level[i]));
         sum[1] = ql_add(sum[1], ql_mul(ql_mul(a.w[i], level[i]), level[i]));
     }
