@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# llama.cpp for tests: its library, its converter and a program that runs models, once.
+# llama.cpp for tests: its library, its converter, its quantizer, and a program that runs models, once.
 #
 #   llama.sh PYTHON DIR
 #
@@ -9,13 +9,20 @@
 set -eu
 python=$1 dir=$2
 here=$(cd "$(dirname "$0")" && pwd)
-if [ ! -e "$dir/done" ]; then
-    work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+source=$work/source/vendor/llama.cpp
+
+sources() {
+    [ ! -e "$source" ] || return 0
     "$python" -m pip download -q --no-deps --no-binary :all: -d "$work" llama-cpp-python
     mkdir "$work/source"
     tar xzf "$work"/llama_cpp_python-*.tar.gz -C "$work/source" --strip-components 1
-    cmake -G Ninja -S "$work/source/vendor/llama.cpp" -B "$work/build" -DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS=-O2 -DCMAKE_CXX_FLAGS=-O0 \
+}
+
+if [ ! -e "$dir/done" ]; then
+    sources
+    cmake -G Ninja -S "$source" -B "$work/build" -DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS=-O2 -DCMAKE_CXX_FLAGS=-O0 \
         -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
         -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_COMMON=OFF -DBUILD_SHARED_LIBS=ON -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON \
         >"$work/log" 2>&1 || { tail -20 "$work/log"; exit 1; }
@@ -23,9 +30,17 @@ if [ ! -e "$dir/done" ]; then
     rm -rf "$dir"
     mkdir -p "$dir/include"
     cp -P "$work"/build/bin/lib*.so* "$dir"
-    cp "$work"/source/vendor/llama.cpp/include/*.h "$work"/source/vendor/llama.cpp/ggml/include/*.h "$dir/include"
-    cp -r "$work"/source/vendor/llama.cpp/{convert_hf_to_gguf.py,conversion,gguf-py} "$dir"
+    cp "$source"/include/*.h "$source"/ggml/include/*.h "$dir/include"
+    cp -r "$source"/{convert_hf_to_gguf.py,conversion,gguf-py} "$dir"
     touch "$dir/done"
+fi
+# the quantizer alone needs little of llama.cpp's common library
+if [ ! "$dir/llama_quantize" -nt "$here/llama_quantize.cpp" ]; then
+    sources
+    c++ -std=c++17 -O0 -I "$source/include" -I "$source/ggml/include" -I "$source/common" -I "$source/vendor" -I "$source/src" \
+        "$source"/tools/quantize/{quantize,main}.cpp "$source/common/imatrix-loader.cpp" "$here/llama_quantize.cpp" \
+        -o "$dir/llama_quantize" -L "$dir" -lllama -lggml -lggml-base -Wl,-rpath,'$ORIGIN' >"$work/log" 2>&1 ||
+        { tail -20 "$work/log"; exit 1; }
 fi
 if [ ! "$dir/llama_run" -nt "$here/llama_run.c" ]; then
     cc -std=c11 -O1 -I "$dir/include" "$here/llama_run.c" -o "$dir/llama_run" -L "$dir" -lllama -lggml -lggml-base -Wl,-rpath,'$ORIGIN'

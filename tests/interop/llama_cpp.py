@@ -7,11 +7,15 @@
 DIR is what llama.sh has made.  Of every model F16, Q8_0 and Q4_K_M: llama.cpp says the same tokens from our file as from its own
 converter's (of BERT, the same embedding), and cuts texts into the same tokens, which are those of transformers' tokenizer.
 transformers reads the F16 file back and computes the logits of the model that it was made of, or of llama.cpp's file where it
-takes that for another model.
+takes that for another model.  Quantized by an importance matrix of random values, in both forms, every tensor and key is that of
+llama-quantize, in all mixtures.
 """
 import argparse
 import os
+import random
+import runpy
 import shutil
+import struct
 import subprocess
 import sys
 
@@ -20,6 +24,11 @@ import torch
 import transformers
 
 from checks import Tally, ckpt, mine, scratch
+
+GOLDEN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), 'golden')
+# its name is that of the gguf package, which transformers imports
+Reader = runpy.run_path(os.path.join(GOLDEN, 'gguf.py'))['Reader']
+sys.path.remove(GOLDEN)
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -36,6 +45,7 @@ for dtype in 'f16', 'f32':
     runpy.run_path(sys.path[0] + '/convert_hf_to_gguf.py', run_name='__main__')
 '''
 TYPES = {'q8_0': 7, 'q4_k_m': 15}
+MIXTURES = 'q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q2_k_s q3_k_s q3_k_m q3_k_l q4_k_s q4_k_m q5_k_s q5_k_m q6_k'.split()
 TEXTS = ['', 'hello world', ' The  quick brown fox', "it's 3.14159 or 2 or 42?", 'naïve café, 日本語 and 🙂', 'a\tb\n\nc  d']
 LLAMA = {'hidden_size': 256, 'intermediate_size': 512, 'num_hidden_layers': 2, 'num_attention_heads': 4, 'num_key_value_heads': 2,
          'max_position_embeddings': 128}
@@ -145,6 +155,64 @@ def back(a, name, tmp):
         ['logits are off by %.2g, those of llama.cpp\'s file by %.2g' % (off, other)]
 
 
+def measured(tensors):
+    """What llama-imatrix could have measured: of each weight, columns, sums of squares and counts of each matrix."""
+    entries, draw = {}, random.Random(1)
+    for name, (_, ne, _) in sorted(tensors.items()):
+        if len(ne) > 1 and name.endswith('.weight') and name.startswith('blk.') and '_norm' not in name:
+            counts = [float(draw.randrange(1, 4000)) for _ in range(ne[2] if len(ne) > 2 else 1)]
+            # an expert that no text has reached
+            counts[0] = 0.0 if len(counts) > 1 else counts[0]
+            entries[name] = ne[0], [c * draw.gammavariate(0.5, 2) for c in counts for _ in range(ne[0])], counts
+    return entries
+
+
+def new_form(entries):
+    def text(s):
+        return struct.pack('<Q', len(s)) + s
+    keys = [(b'general.type', struct.pack('<I', 8) + text(b'imatrix')),
+            (b'imatrix.datasets', struct.pack('<IIQ', 9, 8, 2) + text(b'one.txt') + text(b'two.txt')),
+            (b'imatrix.chunk_count', struct.pack('<II', 4, 7)), (b'imatrix.chunk_size', struct.pack('<II', 4, 512))]
+    infos, data = b'', b''
+    for name, (columns, sums, counts) in entries.items():
+        for end, ne, values in (b'.in_sum2', columns, sums), (b'.counts', 1, counts):
+            infos += text(name.encode() + end) + struct.pack('<IQQIQ', 2, ne, len(counts), 0, len(data))
+            data += struct.pack('<%df' % len(values), *values)
+            data += bytes(-len(data) % 32)
+    head = b'GGUF' + struct.pack('<IQQ', 3, 2 * len(entries), len(keys)) + b''.join(text(k) + v for k, v in keys) + infos
+    return head + bytes(-len(head) % 32) + data
+
+
+def old_form(entries):
+    out = struct.pack('<i', len(entries))
+    for name, (columns, sums, counts) in entries.items():
+        calls = int(max(counts) + 511) // 512
+        values = [s / counts[i // columns] * calls if counts[i // columns] else float(calls) for i, s in enumerate(sums)]
+        out += struct.pack('<i', len(name)) + name.encode() + struct.pack('<ii', calls, len(values))
+        out += struct.pack('<%df' % len(values), *values)
+    return out + struct.pack('<ii', 7, 7) + b'one.txt'
+
+
+def weighed(a, name, tmp):
+    """Quantized by an importance matrix: tensors and keys are those of llama-quantize, and ckpt proves its file."""
+    folder, f32, theirs, ours = (os.path.join(tmp, name + end) for end in ('', '.f32.gguf', '.weighed.their.gguf', '.weighed.gguf'))
+    ckpt(a, 'convert', '-qf', folder, f32, '--dtype', 'f32')
+    entries, problems = measured(Reader(f32).tensors), []
+    for end, form in ('.gguf', new_form), ('.dat', old_form):
+        matrix = os.path.join(tmp, name + '.imatrix' + end)
+        with open(matrix, 'wb') as f:
+            f.write(form(entries))
+        # a few types show that the older form is read; the rules for dense models and those with experts differ
+        for kind in MIXTURES if end == '.gguf' and name in ('llama', 'mixtral') else ('q4_0', 'q4_k_m'):
+            run(os.path.join(a.llama, 'llama_quantize'), '--imatrix', matrix, f32, theirs, kind.upper(), '1')
+            ckpt(a, 'convert', '-qf', folder, ours, '--dtype', kind, '--imatrix', matrix)
+            mine_, other = Reader(ours), Reader(theirs)
+            problems += ['%s%s: %s' % (kind, end, t) for t in other.tensors if mine_.tensors.get(t) != other.tensors[t]]
+            problems += ['%s%s: key %s' % (kind, end, k) for k in other.keys if 'imatrix' in k and mine_.keys.get(k) != other.keys[k]]
+            ckpt(a, 'verify', '-q', theirs, '--made-from', folder, '--imatrix', matrix)
+    return problems[:8]
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split('\n')[0])
     p.add_argument('--bin', default='build/bin')
@@ -158,6 +226,7 @@ def main():
             if tally.call(name + ': llama.cpp', lambda: compare(a, name, tmp)):
                 tally.call(name + ': texts', tokens, a, name, tmp)
                 tally.call(name + ': transformers', back, a, name, tmp)
+                tally.call(name + ': importance', weighed, a, name, tmp)
     return tally.end('GGUF')
 
 
