@@ -128,10 +128,11 @@ check-sandbox: programs $(B)/plant.so
 SHARED   := $(wildcard ../shared)
 FIXTURES := $(if $(SHARED),$(SHARED)/fixtures,tests/fixtures)
 
-check-golden: programs $(B)/golden_map $(B)/gen_zero
+check-golden: programs $(B)/golden_map $(B)/gen_zero $(LIBS)
 	@python3 tests/golden/run.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/npz.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/gguf.py --bin $(B)/bin tests/fixtures
+	@python3 tests/golden/manifest.py --flips 160 --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/maps.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/dcp.py --some --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/megatron.py --some --bin $(B)/bin tests/fixtures
@@ -150,7 +151,8 @@ check-bad: programs
 rest-reshard: programs $(B)/golden_map $(B)/gen_zero
 	@python3 tests/golden/reshard.py --bin $(B)/bin --golden $(B)/golden_map --gen $(B)/gen_zero $(FIXTURES)
 
-rest-golden: programs $(B)/golden_map
+rest-golden: programs $(B)/golden_map $(LIBS)
+	@python3 tests/golden/manifest.py --bin $(B)/bin tests/fixtures
 ifneq ($(SHARED),)
 	@python3 tests/golden/diff.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/run.py --bin $(B)/bin $(SHARED)/fixtures

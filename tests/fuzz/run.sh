@@ -51,6 +51,11 @@ seeds() {
     fuzz_tokenizer) seed "$corpus" tests/fixtures/tokenizers ;;
     fuzz_bundle) seed "$corpus" tests/fixtures/model_signing ;;
     fuzz_yaml) seed "$corpus" tests/cli/merge ;;
+    fuzz_manifest)
+        for f in peft_gpt2_conv1d/base z3_bf16_w5_odd/ckpt; do
+            "$build/bin/ckpt" manifest -q "tests/fixtures/$f" -o "$corpus/${f%%/*}.json" && rm "$corpus/${f%%/*}.sha256"
+        done
+        ;;
     fuzz_json) seed "$corpus" tests/fixtures/hf_bert_sharded tests/fixtures/bad/hf ;;
     fuzz_pickle)
         seed "$corpus" tests/fixtures/bad/legacy tests/fixtures/torch_misc

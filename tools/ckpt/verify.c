@@ -158,13 +158,13 @@ static int verify_strict(const verify_tally *v, const cli_args *a, ckpt_err *err
 static int verify_hashes(verify_tally *v, const cli_args *a, const char *path, int rc,
                          ckpt_err *err)
 {
+    const uint64_t n_errors = v->n_errors;
     ckpt_err why = {0};
     int found;
 
     v->vouch = (manifest_vouch){
         .file = v->manifest, .tag = v->tag[0] ? v->tag : NULL, .finding = verify_finding, .ctx = v};
-    // memory, I/O, an interrupt
-    if (rc != CKPT_OK && v->n_errors == 0)
+    if (rc == CKPT_ECANCELED)
         return rc;
     found = manifest_verify(&v->vouch, a, path, &why);
     if (v->vouch.skipped)
@@ -172,6 +172,9 @@ static int verify_hashes(verify_tally *v, const cli_args *a, const char *path, i
                              "several processes do not use the manifest: verify as one process");
     if (found == CKPT_OK || (found == CKPT_EDIGEST && rc == CKPT_EUNSAFE))
         return rc;
+    // memory or a limit: damage may be the reason
+    if (rc != CKPT_OK && n_errors == 0)
+        (void)verify_finding(v, 2, rc, err->text);
     if (found != CKPT_EDIGEST && found != CKPT_ECANCELED)
         (void)verify_finding(v, 2, found, why.text);
     *err = why;
