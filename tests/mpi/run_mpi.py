@@ -118,7 +118,7 @@ def keep(work, out1):
 def changing(b, work):
     """Commands that change what is there are refused."""
     os.makedirs(work + '/there/.x.ckpt-partial')
-    for words in (['clean', work + '/there'], ['doctor', '--fix-latest', work + '/there']):
+    for words in (['clean', work + '/there'], ['doctor', '--fix-latest', work + '/there'], ['manifest', work + '/there']):
         status, _, text = run(2, b + '/ckpt', *words)
         check('%s by two' % words[0], None if status == 2 and 'several processes' in text and os.path.isdir(work + '/there/.x.ckpt-partial')
               else 'status %d: %s' % (status, text))

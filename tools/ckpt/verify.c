@@ -94,7 +94,7 @@ static void verify_close_vouched(const verify_tally *v, const ckpt_run_report *r
         out_printf("; %s equal to the manifest", count_text(n, v->vouch.n_files, "file"));
     if (v->vouch.n_hub)
         out_printf("; %s with the hub's SHA-256", count_text(n, v->vouch.n_hub, "file"));
-    if (v->vouch.n_files || v->vouch.n_hub || !r->n_unvouched)
+    if (v->vouch.n_files || v->vouch.n_hub || v->vouch.skipped || !r->n_unvouched)
         return;
     if (r->n_unvouched < r->n_payload)
         out_printf("; %s of values not checked: neither a checksum nor a manifest covers them",
