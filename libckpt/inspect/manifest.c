@@ -332,7 +332,7 @@ typedef struct man_work {
     ckpt_hashed_vec *items;
     const char *folder;  /* of the files; NULL: tensors */
     const ckpt_map *map; /* of the tensors */
-    bool damaged;        /* hash what can be read: a record with a wrong CRC, too */
+    bool damaged;        /* hash records with a wrong CRC, too */
     ckpt_reader **reader;
     uint8_t **buf;
     ckpt_progress *progress;

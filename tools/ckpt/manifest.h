@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest.h: declares what commands do with the manifests of ckpt-manifest(5). */
+/* manifest.h: declares the use of manifests (ckpt-manifest(5)) by commands. */
 #ifndef TOOLS_CKPT_MANIFEST_H
 #define TOOLS_CKPT_MANIFEST_H
 
@@ -20,7 +20,7 @@ int manifest_begin(convert_job *j, const write_args *a, ckpt_err *err);
  */
 int manifest_finish(convert_job *j, const write_args *a, ckpt_err *err);
 
-/* What vouches for a checkpoint's values besides checksums. */
+/* Hashes that vouch for a checkpoint's values besides checksums. */
 typedef struct manifest_vouch {
     const char *file;        /* of --manifest; NULL: the one beside the checkpoint */
     const char *tag;         /* of the checkpoint in its run, or NULL */

@@ -66,7 +66,7 @@ static int verify_finding(void *ctx, int severity, int code, const char *text)
 
 /*
  * Callback after the structure has been checked: warn about options without effect, and keep the
- * tag, whose folder has the manifest.
+ * tag: its folder has the manifest.
  */
 static void verify_opened(void *ctx, const ckpt_map *map)
 {
