@@ -53,8 +53,11 @@ static sly_results sly_both(ckpt_map *a, ckpt_map *b, const same_layout_from *fr
     // a map of B, such as a GGUF file's, may have made the configuration that A lacks
     if (r.rc[0] != CKPT_OK && r.rc[1] == CKPT_OK && names->b[0]) {
         ckpt_err again = {0};
+        char rest[MAPS_NAME];
 
-        if (sly_apply(a, b, from, names->a, &again) == CKPT_OK)
+        // the first of several maps may have succeeded
+        sly_needed(rest, a, from);
+        if (sly_apply(a, b, from, rest[0] ? rest : names->a, &again) == CKPT_OK)
             r.rc[0] = CKPT_OK;
     }
     return r;

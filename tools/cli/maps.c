@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 
 #include "libckpt/base/vec.h"
-#include "libckpt/map/savepoint.h"
 #include "tools/cli/out.h"
 #include "tools/cli/text.h"
 
@@ -388,22 +387,18 @@ static int maps_chain(ckpt_map *map, const cli_maps *maps, const char *name,
 int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap_opts *opts,
                ckpt_err *err)
 {
-    ckpt_savepoint *saved = NULL;
     bool liked = false;
     size_t i = 0;
-    int rc = ckpt_savepoint_new(&saved, map, err);
+    int rc;
 
-    if (rc != CKPT_OK)
-        return rc;
     // the path of a user's file, which is then the only map read, or the name of an installed map
     while (i < maps->n && strcmp(maps->at[i].path, name) != 0 &&
            strcmp(maps_base(maps->at[i].path), name) != 0)
         i++;
-    // a failure after the first of several maps leaves no names of a layout between
     if (i < maps->n)
         rc = maps_like(map, maps, &(maps_one){.only = maps->at[i].map}, opts, &liked, err);
     else
         rc = maps_chain(map, maps, name, opts, &liked, err);
     opts->like = liked ? opts->like : NULL;
-    return ckpt_savepoint_end(saved, rc);
+    return rc;
 }

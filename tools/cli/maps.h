@@ -70,7 +70,7 @@ const char *maps_needed(char name[MAPS_NAME], ckpt_map *map, const cli_maps *map
 bool maps_route(char name[MAPS_NAME], const cli_maps *maps, const char *from, const char *to);
 
 /*
- * Apply the maps of a name, one after the other; a failure changes nothing.
+ * Apply the maps of a name, one after the other; a failure keeps those before.
  *
  * opts     config and sizes; like: becomes NULL if no map needed it; backwards: apply a path's map
  *          from right to left
