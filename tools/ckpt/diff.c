@@ -31,6 +31,7 @@ typedef struct diff_args {
     cli_maps maps;      /* those to choose from, or that of a file */
     bool moot;          /* nothing has asked for --config and --size */
     bool slices;        /* a side has slices that only its layout map can join */
+    bool chosen[2];     /* --include has chosen one of several models of A, of B */
     same_layout layout;
     char prefix_a[PREFIX_ROOM], prefix_b[PREFIX_ROOM]; /* removed from all names of a side */
 } diff_args;
@@ -182,19 +183,43 @@ static int diff_group(void *ctx, const ckpt_diff_group *g)
     return diff_stats_add(&out->groups, g);
 }
 
-/* Apply the filter to one side; `mapped`: its findings have been printed. */
-static int diff_filter(ckpt_map *map, cli_args *a, bool mapped, ckpt_err *err)
+/* True for a note about tensors that are not compared: the opener's, or those of a layout map. */
+static bool diff_left_out(const char *note)
 {
+    return strstr(note, "' is left out") || strstr(note, "ckpt leaves out ") ||
+           strstr(note, " not part of the model");
+}
+
+/* Print the warnings of a side, and the notes about tensors that are not compared. */
+static void diff_say_dropped(const ckpt_map *map)
+{
+    const char *text;
+    int severity, code;
+
+    for (size_t i = 0; ckpt_map_finding_at(map, i, &severity, &code, &text); i++) {
+        if (severity > 0)
+            say_warning("%s", text);
+        else if (diff_left_out(text))
+            say_note("%s", text);
+    }
+}
+
+/* Apply the filter to one side, and print its findings if diff_layout has not. */
+static int diff_filter(ckpt_map *map, diff_args *a, unsigned side, ckpt_err *err)
+{
+    const bool quiet = a->cli.quiet || a->cli.json;
     ckpt_filter filter;
     int rc = CKPT_OK;
 
     // the same filter for both sides, because otherwise it would cause differences
-    if (args_filter(&filter, a))
+    if (!a->chosen[side] && args_filter(&filter, &a->cli))
         rc = ckpt_map_select(map, &filter, err);
     if (rc == CKPT_OK) {
-        if (!mapped)
+        if (quiet)
             map_say_findings(map, false);
-        effects_of_source(a, map);
+        else if (!(side ? a->layout.b : a->layout.a)[0])
+            diff_say_dropped(map);
+        effects_of_source(&a->cli, map);
     }
     return rc;
 }
@@ -292,20 +317,6 @@ static bool diff_unmapped(const diff_args *a)
 static bool diff_mapped(const diff_args *a)
 {
     return a->layout.a[0] || a->layout.b[0];
-}
-
-/* Print the warnings of a side, and the notes about tensors that its map left out. */
-static void diff_say_dropped(const ckpt_map *map)
-{
-    const char *text;
-    int severity, code;
-
-    for (size_t i = 0; ckpt_map_finding_at(map, i, &severity, &code, &text); i++) {
-        if (severity > 0)
-            say_warning("%s", text);
-        else if (strstr(text, "' is left out"))
-            say_note("%s", text);
-    }
 }
 
 /* Bring both sides to one layout, by the map that the user names or as they need it. */
@@ -505,12 +516,35 @@ static int diff_open_slices(ckpt_map **out, diff_args *a, const char *path, ckpt
 }
 
 /*
+ * Keep the model of a side.  --include chooses one of several models by its names in the file; the
+ * names that the model gets then are not those of the globs, so *chosen ends the filter.
+ */
+static int diff_model(ckpt_map *map, cli_args *a, bool *chosen, ckpt_err *err)
+{
+    const ckpt_model_opts model = {
+        .size = sizeof model, .keep_names = a->keep_names, .keep_others = true};
+    ckpt_filter filter;
+    ckpt_err why = {0};
+    int rc = ckpt_map_keep_model(map, &model, &why);
+
+    if (rc == CKPT_EUNSUPPORTED && args_filter(&filter, a)) {
+        why = (ckpt_err){0};
+        rc = ckpt_map_select(map, &filter, &why);
+        if (rc == CKPT_OK)
+            rc = ckpt_map_keep_model(map, &model, &why);
+        *chosen = rc == CKPT_OK;
+    }
+    return rc == CKPT_OK ? CKPT_OK : fail(err, rc, "%s", why.text);
+}
+
+/*
  * Open one side, with its own tag or the common one, as a run if possible, because that
  * distinguishes a file's optimizer from its model.
  */
-static int diff_open(ckpt_map **out, diff_args *d, const char *path, const char *tag, ckpt_err *err)
+static int diff_open(ckpt_map **out, diff_args *d, unsigned side, ckpt_err *err)
 {
-    const cli_args *a = &d->cli;
+    const char *path = d->cli.operand[side], *tag = side ? d->tag_b : d->tag_a;
+    cli_args *a = &d->cli;
     ckpt_open_opts open = a->open;
     ckpt_err why = {0};
     int rc;
@@ -526,9 +560,7 @@ static int diff_open(ckpt_map **out, diff_args *d, const char *path, const char 
     }
     if (rc != CKPT_OK)
         return fail(err, rc, "%s", why.text);
-    const ckpt_model_opts model = {
-        .size = sizeof model, .keep_names = a->keep_names, .keep_others = true};
-    return ckpt_map_keep_model(*out, &model, err);
+    return diff_model(*out, a, &d->chosen[side], err);
 }
 
 /* The path of a shard means its complete checkpoint, on both sides. */
@@ -541,9 +573,9 @@ static int diff_run(cli_args *cli, ckpt_err *err)
     if (a->manifest)
         return manifest_diff(cli, a->tag_a, a->tag_b, err);
     a->cli.open.whole_checkpoint = true;
-    int rc = diff_open(&ma, a, a->cli.operand[0], a->tag_a, err);
+    int rc = diff_open(&ma, a, 0, err);
     if (rc == CKPT_OK)
-        rc = diff_open(&mb, a, a->cli.operand[1], a->tag_b, err);
+        rc = diff_open(&mb, a, 1, err);
     if (rc == CKPT_OK)
         rc = diff_floats(ma, mb, quiet, err);
     // a layout map has no rules for tensors beside the model
@@ -558,9 +590,9 @@ static int diff_run(cli_args *cli, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = diff_prefix(ma, mb, a, err);
     if (rc == CKPT_OK)
-        rc = diff_filter(ma, &a->cli, !quiet && a->layout.a[0], err);
+        rc = diff_filter(ma, a, 0, err);
     if (rc == CKPT_OK)
-        rc = diff_filter(mb, &a->cli, !quiet && a->layout.b[0], err);
+        rc = diff_filter(mb, a, 1, err);
     if (rc == CKPT_OK)
         rc = diff_both_others(ma, mb, a, err);
     if (rc == CKPT_OK)
