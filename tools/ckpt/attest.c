@@ -10,43 +10,25 @@
 #include "libckpt/base/vec.h"
 #include "tools/cli/progress.h"
 
-/* Options that do not change the tensors of a result, so a proof does not need them. */
-static const char *const aside[] = {
-    "to",
-    "force",
-    "jobs",
-    "memory",
-    "quiet",
-    "json",
-    "no-fsync",
-    "strict",
-    "allow-overflow",
-    "require-crc",
-    "no-sandbox",
-    "local",
-    "hostfile",
-    "attest",
-    "manifest",
-    "max-shard-size",
-    "no-side-files",
-    "compress",
-    "output",
-    "deepspeed-version",
-    "local-target",
-    "to-tag",
-    "dtype",
-    "join",
-};
+/* Options of a run, which say nothing about its result. */
+static const char run_only[] = " output force jobs memory quiet json no-fsync strict require-crc "
+                               "no-sandbox local local-target hostfile attest manifest dry-run ";
+
+/* Options about files, not tensors: a proof that does not have them needs none of them. */
+static const char of_files[] = " to dtype world to-tag max-shard-size compress no-side-files "
+                               "allow-overflow deepspeed-version join ";
 
 CKPT_VEC(attest_options, ckpt_option);
 
-static bool attest_aside(const char *name)
+/* True if a list has the name. */
+static bool attest_listed(const char *list, const char *name)
 {
-    for (size_t i = 0; i < sizeof aside / sizeof *aside; i++) {
-        if (strcmp(aside[i], name) == 0)
-            return true;
-    }
-    return false;
+    size_t n = strlen(name);
+    const char *at = n ? strstr(list, name) : NULL;
+
+    while (at && (at[-1] != ' ' || at[n] != ' '))
+        at = strstr(at + 1, name);
+    return at != NULL;
 }
 
 /* ---- writing ---- */
@@ -154,7 +136,7 @@ static int attest_set(cli_line *line, const char *file, const ckpt_option *from,
 {
     const cli_option *o = cli_option_named(line->verb, from->name);
 
-    if (attest_aside(from->name))
+    if (attest_listed(run_only, from->name) || (!o && attest_listed(of_files, from->name)))
         return CKPT_OK;
     if (!o || !from->value != (o->kind == CLI_FLAG))
         return fail(err, CKPT_EUNSUPPORTED,
