@@ -376,9 +376,15 @@ static int ec_chain(const ckpt_certs *chain, const ckpt_certs *trusted, const ch
     int rc = CKPT_OK;
 
     if (!ctx || !ec_fill(rest, store, chain, trusted) ||
-        X509_STORE_CTX_init(ctx, store, chain->all.at[0], rest) != 1)
+        X509_STORE_CTX_init(ctx, store, chain->all.at[0], rest) != 1) {
+        X509_STORE_CTX_free(ctx);
+        ctx = NULL;
         rc = ec_fail(err, "certificates");
-    else if (X509_verify_cert(ctx) != 1) {
+    } else {
+        // no issuer's signature by SHA-1 or MD5
+        X509_VERIFY_PARAM_set_auth_level(X509_STORE_CTX_get0_param(ctx), 1);
+    }
+    if (ctx && X509_verify_cert(ctx) != 1) {
         const X509 *at = X509_STORE_CTX_get_current_cert(ctx);
 
         rc = ec_refuse(err, name, X509_STORE_CTX_get_error(ctx), at ? at : chain->all.at[0]);

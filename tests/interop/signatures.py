@@ -354,6 +354,25 @@ class Cases:
 
 # ---- fixtures ------------------------------------------------------------------------------------
 
+def weak(folder, model):
+    """A certificate that its root signed by SHA-1, as only OpenSSL still does."""
+    at = os.path.join(folder, 'weak')
+    authority(folder, 'weak')
+    root = ec.generate_private_key(ec.SECP256R1())
+    write(at + '.root', pem(certificate('weak root', root, authority=True)))
+    write(at + '.root.key', root.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    with open(at + '.ext', 'w') as f:
+        f.write('keyUsage=digitalSignature\n')
+    subprocess.run(['openssl', 'req', '-new', '-key', at + '.key', '-subj', '/CN=weak release', '-out', at + '.csr'], check=True)
+    subprocess.run(['openssl', 'x509', '-req', '-in', at + '.csr', '-CA', at + '.root', '-CAkey', at + '.root.key', '-sha1',
+                    '-days', '36500', '-extfile', at + '.ext', '-out', at + '.leaf'], check=True, stderr=subprocess.DEVNULL)
+    shutil.copy(at + '.leaf', at + '.middle')
+    they_sign(model, at + '.sig', at + '.key', at)
+    for suffix in ('leaf', 'middle', 'pub', 'root.key', 'ext', 'csr', 'key', 'chain'):
+        os.remove('%s.%s' % (at, suffix))
+
+
 def fixtures(folder):
     """A small model, keys and signatures by the package, for tests that have no Python packages."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -381,6 +400,7 @@ def fixtures(folder):
         they_sign(model, at + '.sig', at + '.key', at)
         for suffix in ('leaf', 'middle', 'pub'):
             os.remove('%s.%s' % (at, suffix))
+    weak(folder, model)
 
 
 def main():
