@@ -49,6 +49,9 @@ seeds() {
     fuzz_remap) seed "$corpus" tools/share/maps ;;
     fuzz_gguf) seed "$corpus" tests/fixtures/gguf_types tests/fixtures/bad/gguf ;;
     fuzz_tokenizer) seed "$corpus" tests/fixtures/tokenizers ;;
+    fuzz_attest)
+        "$build/bin/ckpt" convert -q -f tests/fixtures/model_signing/model "$TMPDIR/made.pt" --include '*' --attest "$corpus/made.json"
+        ;;
     fuzz_bundle) seed "$corpus" tests/fixtures/model_signing ;;
     fuzz_yaml) seed "$corpus" tests/cli/merge ;;
     fuzz_manifest)
