@@ -92,6 +92,12 @@ harmless "$readers" ckpt merge source/model source/model -o out/merged.safetenso
 printf 'models:\n  - model: source/model\n    parameters: {weight: 0.5}\n  - model: source/model\n    parameters: {weight: 0.5}\nmerge_method: linear\n' >"$work/merge.yml"
 harmless "$readers write-beside" ckpt merge --config merge.yml -o out/merged
 harmless "$readers write-beside" ckpt convert --to hf source/model out/folder
+# signatures and statements
+keys=$fixtures/model_signing
+harmless "$readers" ckpt sign source/model --key "$keys/p256.key" --force -o out/model.sig
+cp "$work/out/model.sig" "$work/model.sig"
+harmless "$readers" ckpt verify source/model --key "$keys/p256.pub" --signature model.sig
+harmless "$readers" ckpt convert --force source/model out/new/model.pt --attest out/model.json
 # the folder that is mended may be written, nothing else
 rm "$work/$run/latest"
 harmless "$misdeeds" ckpt doctor --fix-latest "$run"
@@ -126,6 +132,9 @@ works ckpt info "cache/snapshots/a/$(basename "$file")"
 works ckpt ls cache/snapshots/a/model.safetensors.index.json
 works ckpt convert --to hf cache/snapshots/a out/hf
 [ -f "$work/out/hf/config.json" ] || works false no side files through links
+works ckpt sign cache/snapshots/a --follow-links --key "$keys/p256.key" -o linked.sig
+works ckpt verify cache/snapshots/a --follow-links --key "$keys/p256.pub" --signature linked.sig
+works ckpt convert source/model attested.pt --attest disk/attested.json
 works zero_to_fp32 source/run2 out/linked
 works ckpt verify source/run2/global_step4
 works ckpt verify linked/again
