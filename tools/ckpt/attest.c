@@ -33,9 +33,13 @@ static bool attest_listed(const char *list, const char *name)
 
 /* ---- writing ---- */
 
-/* True if the folder of a file exists. */
-static bool attest_has_folder(const char *path)
+/* True if the folder of a file exists, or is in the target, which the conversion makes. */
+static bool attest_has_folder(const char *path, const char *target)
 {
+    size_t n = strlen(target);
+
+    if (strncmp(path, target, n) == 0 && (path[n] == '/' || (n && path[n - 1] == '/')))
+        return true;
     const char *slash = strrchr(path, '/');
     char *folder = slash > path ? strndup(path, (size_t)(slash - path)) : NULL;
     struct stat st;
@@ -61,7 +65,7 @@ int attest_check(const convert_job *job, const write_args *a, ckpt_err *err)
                         "%s: --attest hashes files on this machine: download the source",
                         ckpt_map_file_path(job->from, i));
     }
-    if (!attest_has_folder(a->attest))
+    if (!attest_has_folder(a->attest, job->target.path))
         return fail(err, CKPT_EMISSING, "%s: its folder does not exist", a->attest);
     if (stat(a->attest, &st) != 0 || (S_ISREG(st.st_mode) && a->cli.run.force))
         return CKPT_OK;

@@ -20,6 +20,11 @@ ckpt reshard -q "$FIXTURES/z1_bf16_w2_fp32acc/ckpt" run -w 1 --attest run.json
 short run.json | sed -n 2,3p
 ckpt merge -q src:1 src:3 -o merged.safetensors --attest merged.json
 short merged.json | sed -n '/command/,$p'
+echo "== in the output"
+ckpt convert -q src in --to hf --attest in/made.json --no-sandbox
+ckpt convert -q src in --to hf --attest in/made.json --force
+ckpt verify in --made-from src --attest in/made.json -q
+echo "status $?"
 echo "== changed"
 try() {
     ckpt verify half --made-from "$1" --attest said/half.json "$2" 2>&1
