@@ -45,8 +45,8 @@ struct ckpt_view {
     const char **path; /* per file, and the pointer's */
     ckpt_unwritten files;
     unsigned address; /* of these files; 0: none yet */
-    size_t n_files;    /* with the pointer */
-    uint32_t *source;  /* sources of the target's files, grouped by file */
+    size_t n_files;   /* with the pointer */
+    uint32_t *source; /* sources of the target's files, grouped by file */
     size_t *group;
 
     pthread_mutex_t lock; /* protects all members below */

@@ -467,22 +467,14 @@ static void verify_release(cli_args *cli)
 
 /* The options of a conversion need one to prove. */
 static const cli_moot verify_moot[] = {
-    {"tol", NULL, "made-from"},
-    {"include", NULL, "made-from"},
-    {"exclude", NULL, "made-from"},
-    {"rename", NULL, "made-from"},
-    {"keep-names", NULL, "made-from"},
-    {"map", NULL, "made-from"},
-    {"backwards", NULL, "map"},
-    {"backwards", NULL, "made-from"},
-    {"config", NULL, "made-from"},
-    {"size", NULL, "made-from"},
-    {"adapter", NULL, "made-from"},
-    {"vocab-size", NULL, "made-from"},
-    {"quantize", NULL, "made-from"},
-    {"imatrix", NULL, "made-from"},
-    {"untie", NULL, "made-from"},
-    {NULL, NULL, NULL},
+    {"tol", NULL, "made-from"},        {"include", NULL, "made-from"},
+    {"exclude", NULL, "made-from"},    {"rename", NULL, "made-from"},
+    {"keep-names", NULL, "made-from"}, {"map", NULL, "made-from"},
+    {"backwards", NULL, "map"},        {"backwards", NULL, "made-from"},
+    {"config", NULL, "made-from"},     {"size", NULL, "made-from"},
+    {"adapter", NULL, "made-from"},    {"vocab-size", NULL, "made-from"},
+    {"quantize", NULL, "made-from"},   {"imatrix", NULL, "made-from"},
+    {"untie", NULL, "made-from"},      {NULL, NULL, NULL},
 };
 
 const cli_verb verb_verify = {
