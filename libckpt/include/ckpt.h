@@ -386,11 +386,13 @@ typedef struct ckpt_diff_opts {
     /* called now and then with the bytes of A compared so far by this process; or NULL */
     ckpt_progress_fn progress;
     void *progress_ctx;
+    /* compare bits: the signs of zeros and the scales of quantized blocks count */
+    bool exact;
     /*
-     * A is the source of B: convert its values to the dtypes of B, quantized ones included, as
-     * ckpt_convert would, and compare these; dtypes are not reported
+     * values may also differ by one rounding in B's dtype, and by 2^-20 of the largest value near
+     * them (of 131072 elements), as sums in another order do; with exact
      */
-    bool converted;
+    bool rounded;
     /*
      * called with ckpt_diff's ctx for each name that only one map has and that repeats a tensor of
      * both, as a tied head repeats the embedding: "tied in A" or "tied in B", with the name's
@@ -402,7 +404,6 @@ typedef struct ckpt_diff_opts {
      * order of A; the results do not depend on the number of processes. Or NULL, which is faster
      */
     ckpt_diff_group_fn group;
-    const char *imatrix; /* converted: ckpt_target.imatrix of the conversion; or NULL */
 } ckpt_diff_opts;
 
 /*

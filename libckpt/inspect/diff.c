@@ -11,10 +11,8 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/dist/run/hooks.h"
 #include "libckpt/format.h"
-#include "libckpt/imatrix.h"
 #include "libckpt/inspect/groups.h"
 #include "libckpt/inspect/tied.h"
-#include "libckpt/map/importance.h"
 #include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
@@ -42,9 +40,6 @@ typedef struct diff_state {
     void *a, *b;             /* DIFF_BLOCK elements of up to 16 bytes each */
     double *wide_a, *wide_b; /* the elements as doubles, if the dtypes are floating */
     const ckpt_diff_opts *opts;
-    ckpt_map *matrix;            /* the importance matrix of the conversion, or NULL */
-    uint64_t n_weighed, n_takes; /* tensors with an entry in it, and those that would take one */
-    ckpt_importance importance;  /* of the columns of the current tensor; of: NULL: none */
     ckpt_difference_fn fn;
     void *ctx;
     bool differs, stopped;
@@ -71,12 +66,47 @@ static bool diff_equal(double a, double b, double tolerance)
     return a == b || fabs(a - b) <= tolerance;
 }
 
+/* The distance of a number from the next larger one of a dtype; 0: its elements lie in blocks. */
+static double diff_step(ckpt_dtype dtype, double x)
+{
+    static const struct {
+        ckpt_dtype dtype;
+        int digits, lowest; /* bits of the fraction, exponent of the smallest number */
+    } type[] = {
+        {CKPT_F64, 52, -1074}, {CKPT_F32, 23, -149}, {CKPT_F16, 10, -24}, {CKPT_BF16, 7, -133}};
+    int e = 0;
+
+    for (size_t i = 0; isfinite(x) && i < sizeof type / sizeof *type; i++) {
+        if (type[i].dtype != dtype)
+            continue;
+        (void)frexp(x, &e);
+        e -= type[i].digits + 1;
+        return ldexp(1, x != 0 && e > type[i].lowest ? e : type[i].lowest);
+    }
+    return 0;
+}
+
+/* The largest finite absolute value. */
+static double diff_largest(const double *x, size_t n)
+{
+    double most = 0;
+
+    for (size_t i = 0; i < n; i++)
+        most = isfinite(x[i]) && fabs(x[i]) > most ? fabs(x[i]) : most;
+    return most;
+}
+
 /* Count the differing elements of one block of floating values. */
 static void diff_floats(diff_state *s, ckpt_difference *d, uint64_t first, size_t n)
 {
+    const ckpt_dtype dtype = d->b->dtype;
+    const bool rounded = s->opts->rounded && diff_step(dtype, 1) > 0;
+    const double sum = rounded ? ldexp(diff_largest(s->wide_a, n), -20) : 0;
+
     for (size_t i = 0; i < n; i++) {
         double a = s->wide_a[i], b = s->wide_b[i];
-        if (diff_equal(a, b, s->opts->tolerance))
+        double by_rounding = rounded ? diff_step(dtype, fabs(a) > fabs(b) ? a : b) + sum : 0;
+        if (diff_equal(a, b, s->opts->tolerance + by_rounding))
             continue;
         double by = fabs(a - b);
         d->max_abs = by > d->max_abs || isnan(by) ? by : d->max_abs;
@@ -180,7 +210,7 @@ static int diff_copies(diff_state *s, const ckpt_map *map, ckpt_reader *r, const
             !ckpt_dtype_bytes(copy->dtype, at->n, &n_bytes) ||
             n_bytes > (uint64_t)DIFF_BLOCK * sizeof(double) ||
             (copy->dtype != t->dtype && !ckpt_cast_find(copy->dtype, t->dtype)) ||
-            (!s->opts->converted && diff_same_end(copy->name, t->name)))
+            (!s->opts->exact && diff_same_end(copy->name, t->name)))
             continue;
         rc = ckpt_reader_read(r, t, at->first, at->n, copy->dtype, s->wide_a, err);
         if (rc == CKPT_OK)
@@ -220,104 +250,35 @@ static ckpt_dtype diff_dtype(const ckpt_map *map, const ckpt_tensor *t, const ck
 }
 
 /*
- * Read elements of A as `as`. The reader has no quantized blocks as targets, so these are made here
- * from F32, as the writers do.
- */
-static int diff_read(diff_state *s, const ckpt_tensor *a, ckpt_dtype as, uint64_t first, size_t n,
-                     ckpt_err *err)
-{
-    const bool blocks = as != a->dtype && ckpt_dtype_packed(as);
-    const ckpt_cast_fn quantize = blocks ? ckpt_cast_find(as, CKPT_F32) : NULL;
-    int rc;
-
-    if (!s->opts->converted || as == a->dtype)
-        return ckpt_reader_read(s->ra, a, first, n, CKPT_DTYPE_NONE, s->a, err);
-    if (quantize) {
-        rc = ckpt_reader_read(s->ra, a, first, n, CKPT_F32, s->wide_a, err);
-        if (rc == CKPT_OK && s->importance.of)
-            return ckpt_weigh(&(ckpt_weighing){&s->importance, as, CKPT_F32, first}, s->a,
-                              s->wide_a, n)
-                       ? CKPT_OK
-                       : ckpt_fail_memory(err);
-        if (rc == CKPT_OK)
-            quantize(s->a, s->wide_a, n);
-        return rc;
-    }
-    rc = ckpt_reader_read(s->ra, a, first, n, as, s->a, err);
-    if (rc == CKPT_OK && ckpt_dtype_get(a->dtype)->bytes > ckpt_dtype_get(as)->bytes) {
-        ckpt_lost lost = {0};
-
-        rc = ckpt_reader_read(s->ra, a, first, n, CKPT_DTYPE_NONE, s->wide_a, err);
-        if (rc == CKPT_OK)
-            ckpt_count_lost(&lost, as, a->dtype, s->a, s->wide_a, n);
-        if (rc == CKPT_OK && lost.n_over > 0)
-            rc = ckpt_fail(err, CKPT_EDOUBT,
-                           "tensor %s: %" PRIu64
-                           " values of %s are too large for %s, so ckpt convert "
-                           "would refuse to write them",
-                           a->name, lost.n_over, ckpt_dtype_name(a->dtype), ckpt_dtype_name(as));
-    }
-    return rc;
-}
-
-/*
- * Find the importance of a tensor that was quantized, and the elements to compare at a time:
- * complete rows then.
- */
-static int diff_step(diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b, uint64_t *step,
-                     ckpt_err *err)
-{
-    int rc = CKPT_OK;
-
-    *step = DIFF_BLOCK;
-    s->importance.of = NULL;
-    if (!s->matrix || !ckpt_dtype_weighs(b->dtype) || a->dtype == b->dtype)
-        return CKPT_OK;
-    rc = ckpt_importance_find(&s->importance, s->matrix, b, err);
-    s->n_takes++;
-    s->n_weighed += s->importance.of != NULL;
-    if (rc != CKPT_OK || !s->importance.of)
-        return rc;
-    *step = DIFF_BLOCK / s->importance.columns * s->importance.columns;
-    return *step > 0 ? CKPT_OK
-                     : ckpt_fail(err, CKPT_ELIMIT,
-                                 "tensor %s: rows of %" PRIu64
-                                 " columns are too long to be compared with an importance matrix: "
-                                 "at most %d",
-                                 b->name, s->importance.columns, (int)DIFF_BLOCK);
-}
-
-/*
  * Compare block by block. Blocks of equal bytes are equal. Others are compared as doubles if both
  * dtypes convert, so that NaN, signed zeros and a tolerance have their usual meaning.
  */
 static int diff_blocks(diff_state *s, size_t tensor, ckpt_difference *d, ckpt_err *err)
 {
     const ckpt_tensor *a = d->a, *b = d->b;
-    const ckpt_dtype to = diff_dtype(s->map_b, b, a);
-    const ckpt_dtype as = s->opts->converted ? to : diff_dtype(s->map_a, a, b);
+    const ckpt_dtype to = diff_dtype(s->map_b, b, a), as = diff_dtype(s->map_a, a, b);
+    const bool loose = s->opts->tolerance > 0 || s->opts->rounded;
     bool same = as == to;
     ckpt_cast_fn wide_a = ckpt_cast_find(CKPT_F64, as), wide_b = ckpt_cast_find(CKPT_F64, to);
     const ckpt_dtype_info *type = ckpt_dtype_get(as);
-    uint64_t n_bytes = 0, n_before, k = 0, end = 0, step = DIFF_BLOCK;
-    int rc = diff_step(s, a, b, &step, err);
+    uint64_t n_bytes = 0, n_before, k, end;
+    int rc = CKPT_OK;
 
     s->sums = (ckpt_sums){0};
-    if (rc == CKPT_OK)
-        diff_share(s, tensor, (a->n_elems + step - 1) / step, &k, &end);
+    diff_share(s, tensor, (a->n_elems + DIFF_BLOCK - 1) / DIFF_BLOCK, &k, &end);
     for (; rc == CKPT_OK && k < end; k++) {
-        uint64_t first = k * step;
-        size_t n = (size_t)(a->n_elems - first < step ? a->n_elems - first : step);
+        uint64_t first = k * DIFF_BLOCK;
+        size_t n = a->n_elems - first < DIFF_BLOCK ? (size_t)(a->n_elems - first) : DIFF_BLOCK;
         const diff_range at = {first, n};
         rc = diff_copies(s, s->map_a, s->ra, a, &at, err);
         if (rc == CKPT_OK)
             rc = diff_copies(s, s->map_b, s->rb, b, &at, err);
         if (rc == CKPT_OK)
-            rc = diff_read(s, a, as, first, n, err);
+            rc = ckpt_reader_read(s->ra, a, first, n, CKPT_DTYPE_NONE, s->a, err);
         if (rc == CKPT_OK)
             rc = ckpt_reader_read(s->rb, b, first, n, CKPT_DTYPE_NONE, s->b, err);
         // the last elements of F4 may end inside a byte
-        if (!ckpt_dtype_bytes(as, n, &n_bytes))
+        if (!ckpt_dtype_bytes(a->dtype, n, &n_bytes))
             n_bytes = (n * type->bits + 7) / 8;
         if (rc == CKPT_OK)
             rc = diff_progress(s, n_bytes, err);
@@ -336,8 +297,7 @@ static int diff_blocks(diff_state *s, size_t tensor, ckpt_difference *d, ckpt_er
             continue;
         // zeros of both signs are one number, as other scales of a quantized block may be, but
         // other bytes
-        if (!wide_a || !wide_b ||
-            (s->opts->converted && d->n_different == n_before && !(s->opts->tolerance > 0)))
+        if (!wide_a || !wide_b || (s->opts->exact && same && d->n_different == n_before && !loose))
             diff_bits(s, d, first, n, type);
     }
     return rc;
@@ -384,18 +344,16 @@ static bool diff_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
 }
 
 /*
- * True if values can be compared: equal shapes, and equal dtypes, two that convert to double, or
- * the conversion that the caller asks for.
+ * True if values can be compared: equal shapes, and equal dtypes or two that convert to double.
  */
 static bool diff_comparable(const diff_state *s, const ckpt_tensor *a, const ckpt_tensor *b)
 {
     const ckpt_dtype to = diff_dtype(s->map_b, b, a);
-    const ckpt_dtype from = s->opts->converted ? a->dtype : diff_dtype(s->map_a, a, b);
+    const ckpt_dtype from = diff_dtype(s->map_a, a, b);
 
     if (!diff_same_shape(a, b) || from == to)
         return diff_same_shape(a, b);
-    return s->opts->converted ? ckpt_cast_find(to, from) != NULL
-                              : ckpt_cast_find(CKPT_F64, from) && ckpt_cast_find(CKPT_F64, to);
+    return ckpt_cast_find(CKPT_F64, from) && ckpt_cast_find(CKPT_F64, to);
 }
 
 static int diff_tensor(diff_state *s, size_t tensor, const ckpt_tensor *a, const ckpt_tensor *b,
@@ -410,7 +368,7 @@ static int diff_tensor(diff_state *s, size_t tensor, const ckpt_tensor *a, const
         return CKPT_OK;
     }
     if (diff_dtype(s->map_a, a, b) != diff_dtype(s->map_b, b, a) &&
-        !((s->opts->ignore_dtype || s->opts->converted) && diff_comparable(s, a, b))) {
+        !(s->opts->ignore_dtype && diff_comparable(s, a, b))) {
         d.what = "dtype";
         diff_say(s, &d);
     }
@@ -622,10 +580,7 @@ int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
 
     if (rc != CKPT_OK)
         return rc;
-    if (own.imatrix)
-        rc = ckpt_imatrix_open(&s.matrix, own.imatrix, err);
-    if (rc == CKPT_OK)
-        rc = ckpt_reader_new(&s.ra, a, err);
+    rc = ckpt_reader_new(&s.ra, a, err);
     if (rc == CKPT_OK)
         rc = ckpt_reader_new(&s.rb, b, err);
     s.a = ckpt_alloc((size_t)DIFF_BLOCK * 16);
@@ -641,11 +596,6 @@ int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
         rc = diff_gather(&s, a, b, err);
     if (rc == CKPT_OK)
         rc = diff_maps(&s, a, b, err);
-    if (rc == CKPT_OK && s.n_takes > 0 && s.n_weighed == 0)
-        rc = ckpt_fail(err, CKPT_EMISMATCH,
-                       "%s: the importance matrix has no entry for any quantized tensor of %s: it "
-                       "is of another model",
-                       own.imatrix, b->path);
     if (rc == CKPT_OK && own.group)
         rc = ckpt_diff_groups_tell(&s.groups, own.group, ctx, err);
     if (rc == CKPT_OK && s.differs)
@@ -660,6 +610,5 @@ int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
     ckpt_diff_groups_free(&s.groups);
     ckpt_reader_free(s.ra);
     ckpt_reader_free(s.rb);
-    ckpt_map_free(s.matrix);
     return rc;
 }

@@ -207,6 +207,17 @@ static bool dv_counts_state(const char *path, bool additional)
     return strcmp(dot ? dot + 1 : path, "ds_version") != 0;
 }
 
+/*
+ * Universal checkpoints: DeepSpeed's script leaves out the description of the layout that a run of
+ * this release stores, and the settings of groups that it stores a second time.
+ */
+static bool dv_counts_universal(const char *path, bool additional)
+{
+    return dv_counts_state(path, additional) &&
+           strcmp(path, "model_states.universal_checkpoint_info") != 0 &&
+           strcmp(path, "optim_states.optimizer_state_dict") != 0;
+}
+
 static bool dv_counts_none(const char *path, bool additional)
 {
     (void)path;
@@ -432,7 +443,9 @@ int ckpt_diff_values(const ckpt_map *a, const ckpt_map *b, ckpt_value_difference
     const bool gguf = strcmp(a->format, "gguf") == 0;
     const unsigned caps = ckpt_format_caps(a->format);
 
-    w.counts = gguf ? dv_counts_gguf : dv_counts_state;
+    w.counts = gguf                                  ? dv_counts_gguf
+               : strcmp(a->format, "universal") == 0 ? dv_counts_universal
+                                                     : dv_counts_state;
     if (gguf || (caps & CKPT_READS_STATE))
         dv_compare(&w, "", a->values, b->values, 0);
     for (size_t i = 0; i < a->states.n && i < b->states.n; i++)

@@ -107,7 +107,25 @@ def beside(ckpt, mergekit, folder, text, out):
         p = subprocess.run(words, capture_output=True, text=True)
         if p.returncode:
             return ['%s: exit %d: %s' % (os.path.basename(words[0]), p.returncode, p.stderr.strip()[-300:])]
-    return differences(mine, theirs)
+    return differences(mine, theirs) or proof(ckpt, theirs, path)
+
+
+def proof(ckpt, theirs, config):
+    """ckpt proves that mergekit's model is this merge, and finds one flipped bit in it."""
+    found = []
+    weights = [os.path.join(theirs, n) for n in sorted(os.listdir(theirs)) if n.endswith('.safetensors')][0]
+    for flipped in False, True:
+        if flipped:
+            with open(weights, 'r+b') as f:  # the exponent of a number in the middle of the file, of any dtype
+                f.seek(os.path.getsize(weights) // 8 * 4 + 3)
+                byte = f.read(1)[0] ^ 0x20
+                f.seek(-1, os.SEEK_CUR)
+                f.write(bytes([byte]))
+        p = subprocess.run([ckpt, 'verify', '-q', theirs, '--made-from', config], capture_output=True, text=True)
+        if p.returncode != flipped:
+            found.append('verify --made-from%s: exit %d: %s' % (' of a flipped bit' if flipped else '', p.returncode,
+                                                                (p.stdout + p.stderr).strip()[-300:]))
+    return found
 
 
 def ties_in(ckpt, folder, out, dtype):

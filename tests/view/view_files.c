@@ -314,6 +314,7 @@ static bool opened(ckpt_view *v, const ckpt_map *to, const char *written, unsign
                                  .keep_slices = (caps & CKPT_WRITES_STATE) != 0};
     const bool tag = to->folder && !to->pointer;
     char path[4096];
+    const ckpt_diff_opts exact = {.size = sizeof exact, .exact = true};
     ckpt_map *made = NULL, *there = NULL;
     ckpt_err err = {0};
     int rc = ckpt_view_open(&made, v, &open, &err);
@@ -325,7 +326,7 @@ static bool opened(ckpt_view *v, const ckpt_map *to, const char *written, unsign
     if (rc == CKPT_OK && strcmp(ckpt_map_format(made), ckpt_map_format(there)) != 0)
         rc = ckpt_fail(&err, CKPT_EDIFFERS, "is of format %s", ckpt_map_format(made));
     if (rc == CKPT_OK)
-        rc = ckpt_diff(made, there, NULL, NULL, NULL, &err);
+        rc = ckpt_diff(made, there, &exact, NULL, NULL, &err);
     if (rc == CKPT_OK)
         rc = ckpt_diff_values(made, there, NULL, NULL, &err);
     if (rc != CKPT_OK)

@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* made_from.h: declares the proof that a checkpoint is the conversion of another one. */
+/* made_from.h: declares the proof that a command makes a checkpoint from others. */
 #ifndef TOOLS_CKPT_MADE_FROM_H
 #define TOOLS_CKPT_MADE_FROM_H
 
+#include "tools/ckpt/merge.h"
 #include "tools/ckpt/prepare.h"
 #include "tools/cli/json_out.h"
 
-/* What the proof has found. */
-typedef struct made_from_counts {
-    uint64_t tensors;   /* compared */
-    uint64_t different; /* wrong values, shapes or dtypes */
-    uint64_t missing, additional;
-} made_from_counts;
+/* A proof. */
+typedef struct made_from {
+    prepare_args *prepare; /* the options; their operands are the sources */
+    const merge_how *merge;
+    const char *out;       /* the checkpoint, whatever program has written it */
+    double tolerance;      /* below 0: as the conversion needs it */
+    bool ignore_metadata;  /* only list its differences */
+    const char *not_of_it; /* options that no conversion has (made_command_given) */
+    json_out *j;           /* print members of its open object; NULL: text */
+} made_from;
 
 /*
- * Compare every tensor of a checkpoint with the values that ckpt convert would write, and print the
- * differences (not if j is set: then they become elements of its open array).
+ * Compare every tensor and value of a checkpoint with those that ckpt convert, reshard or merge
+ * would write, and print the differences and the command.  Nothing is written, and memory stays
+ * constant.
  *
- * a        the options of the conversion; its source is the operand
- * out      the path of the checkpoint, whatever program has written it
- * Errors   CKPT_EDIFFERS; CKPT_EUNSUPPORTED: a format with training state; those of convert_prepare
+ * Errors   CKPT_EDIFFERS; CKPT_EUNSUPPORTED: a format that ckpt does not write; those of
+ *          convert_prepare, merge_prepare and the view
  */
-int made_from_prove(prepare_args *a, const char *out, double tolerance, json_out *j,
-                    made_from_counts *n, ckpt_err *err);
+int made_from_prove(const made_from *p, ckpt_err *err);
 
 #endif

@@ -12,6 +12,7 @@
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/hub_names.h"
 #include "tools/ckpt/job.h"
+#include "tools/ckpt/merge.h"
 #include "tools/ckpt/plan.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/training.h"
@@ -23,13 +24,8 @@
 /* The fields of this command. */
 typedef struct merge_args {
     write_args write; /* first: the parser fills the whole */
-    const char *method, *base, *output;
-    unsigned last;
-    double density, lambda, slerp_t;
-    bool skip_normalize;
-    uint64_t seed;
-    const char *recipe; /* --config */
-    char *recipe_text;  /* its contents */
+    merge_how how;
+    const char *output;
 } merge_args;
 
 CKPT_VEC(merge_list, ckpt_merge_model);
@@ -119,29 +115,29 @@ static int merge_one_model(const merge_models *m, ckpt_err *err)
     return CKPT_OK;
 }
 
-static int merge_last(merge_models *models, const merge_args *a, ckpt_err *err)
+static int merge_last(merge_models *models, const cli_args *a, unsigned last, ckpt_err *err)
 {
-    merge_run run = {a->write.cli.operand[0], models};
+    merge_run run = {a->operand[0], models};
     const ckpt_doctor_opts opts = {.size = sizeof opts, .tag = merge_tag, .ctx = &run};
     ckpt_err ignored = {0};
 
-    if (a->write.cli.n_operands != 1)
-        return fail(err, CKPT_EUSAGE, "--last takes one run, found %d", a->write.cli.n_operands);
+    if (a->n_operands != 1)
+        return fail(err, CKPT_EUSAGE, "--last takes one run, found %d", a->n_operands);
     // a wrong `latest` does not matter, because complete tags are counted
     int rc = ckpt_doctor(run.path, &opts, &ignored);
 
     if (models->all.n == 0 && rc != CKPT_OK)
         return fail(err, rc, "%s", ignored.text);
-    if (models->all.n < a->last)
+    if (models->all.n < last)
         return fail(err, CKPT_EMISSING, "%s: found %zu whole tags, expected at least %u (--last)%s",
-                    run.path, models->all.n, a->last,
+                    run.path, models->all.n, last,
                     models->n_broken ? "; ckpt doctor shows the problems of the others" : "");
-    merge_drop(models, models->all.n - a->last);
+    merge_drop(models, models->all.n - last);
     if (models->n_broken)
         say_warning("%s: skipped tags that are not whole: %zu; ckpt doctor shows their problems",
                     run.path, models->n_broken);
     rc = merge_one_model(models, err);
-    for (size_t i = 0; rc == CKPT_OK && !a->write.cli.quiet && i < models->all.n; i++)
+    for (size_t i = 0; rc == CKPT_OK && !a->quiet && i < models->all.n; i++)
         say_note("averaged: %s", models->all.at[i].path);
     return rc;
 }
@@ -182,16 +178,22 @@ static int merge_target(merge_args *a, ckpt_err *err)
     return ckpt_target_check(&a->write.target, err);
 }
 
-static int merge_check(const merge_args *a, ckpt_err *err)
+bool merge_is(const merge_how *how, int n_models)
 {
-    if (a->recipe && (a->write.cli.n_operands || a->method || a->base || a->last))
+    return n_models > 1 || how->recipe || how->method || how->last;
+}
+
+static int merge_check(const merge_how *how, int n_models, ckpt_err *err)
+{
+    if (how->recipe && (n_models || how->method || how->base || how->last))
         return fail(err, CKPT_EUSAGE,
-                    "--config names the models and the method: do not give models, --method, "
-                    "--base or --last as well");
-    if (!a->recipe && !a->write.cli.n_operands)
+                    "%s names the models and the method: do not give models, --method, "
+                    "--base or --last as well",
+                    how->recipe);
+    if (!how->recipe && !n_models)
         return fail(err, CKPT_EUSAGE,
                     "the models are missing: give A[:WEIGHT] B[:WEIGHT] ..., or --config FILE");
-    if (a->last && a->method && strcmp(a->method, "linear") != 0)
+    if (how->last && how->method && strcmp(how->method, "linear") != 0)
         return fail(err, CKPT_EUSAGE, "--last averages tags: it cannot be combined with --method");
     return CKPT_OK;
 }
@@ -227,31 +229,32 @@ static int merge_hub(ckpt_map *map, const write_args *a, ckpt_err *err)
     return hub_rename(map, &from, HUB_TO_FILES, &did, err);
 }
 
-static int merge_open(ckpt_map **map, merge_args *a, ckpt_err *err)
+static int merge_open(ckpt_map **map, write_args *a, const merge_how *how, ckpt_err *err)
 {
     merge_models models = {0};
-    int rc = merge_check(a, err);
+    int rc = merge_check(how, a->cli.n_operands, err);
 
-    if (rc == CKPT_OK && !a->recipe)
-        rc = a->last ? merge_last(&models, a, err) : merge_operands(&models, &a->write.cli, err);
+    if (rc == CKPT_OK && !how->recipe)
+        rc = how->last ? merge_last(&models, &a->cli, how->last, err)
+                       : merge_operands(&models, &a->cli, err);
     const ckpt_merge merge = {.size = sizeof merge,
-                              .method = a->recipe   ? NULL
-                                        : a->method ? a->method
-                                                    : "linear",
+                              .method = how->recipe   ? NULL
+                                        : how->method ? how->method
+                                                      : "linear",
                               .models = models.all.at,
                               .n_models = models.all.n,
-                              .base = a->base,
-                              .density = a->density,
-                              .lambda = a->lambda,
-                              .t = a->slerp_t,
-                              .skip_normalize = a->skip_normalize,
-                              .seed = a->seed,
-                              .config_text = a->recipe_text,
-                              .config_name = a->recipe,
-                              .open = &a->write.cli.open,
-                              .keep_names = a->write.cli.keep_names,
+                              .base = how->base,
+                              .density = how->density,
+                              .lambda = how->lambda,
+                              .t = how->slerp_t,
+                              .skip_normalize = how->skip_normalize,
+                              .seed = how->seed,
+                              .config_text = how->recipe_text,
+                              .config_name = how->recipe,
+                              .open = &a->cli.open,
+                              .keep_names = a->cli.keep_names,
                               .names = merge_names,
-                              .names_ctx = &a->write};
+                              .names_ctx = a};
     if (rc == CKPT_OK && models.failed)
         rc = fail(err, CKPT_ELIMIT, "out of memory");
     if (rc == CKPT_OK)
@@ -262,30 +265,44 @@ static int merge_open(ckpt_map **map, merge_args *a, ckpt_err *err)
     return rc;
 }
 
+int merge_prepare(ckpt_map **map, write_args *a, const merge_how *how, ckpt_err *err)
+{
+    *map = NULL;
+    a->cli.open.whole_checkpoint = true;
+    a->cli.open.require_crc = a->cli.open.require_crc || a->cli.strict;
+    job_refuse(&a->cli.run, a->allow_overflow, a->cli.strict);
+    int rc = merge_open(map, a, how, err);
+
+    if (rc == CKPT_OK)
+        rc = merge_hub(*map, a, err);
+    if (rc == CKPT_OK)
+        map_say_findings(*map, !a->cli.quiet);
+    return rc;
+}
+
 static int merge_run_verb(cli_args *cli, ckpt_err *err)
 {
     merge_args *a = (merge_args *)cli;
     ckpt_map *map = NULL;
     int rc = merge_target(a, err);
 
-    a->write.cli.open.whole_checkpoint = true;
-    a->write.cli.open.require_crc = a->write.cli.open.require_crc || a->write.cli.strict;
     if (rc == CKPT_OK)
-        rc = merge_open(&map, a, err);
-    if (rc == CKPT_OK)
-        rc = merge_hub(map, &a->write, err);
-    job_refuse(&a->write.cli.run, a->write.allow_overflow, a->write.cli.strict);
+        rc = merge_prepare(&map, &a->write, &a->how, err);
     convert_job job = {.from = map,
                        .target = a->write.target,
                        .run = a->write.cli.run,
                        .quiet = a->write.cli.quiet,
                        .doing = "merging"};
-    if (rc == CKPT_OK) {
-        map_say_findings(map, !a->write.cli.quiet);
+    if (rc == CKPT_OK)
         rc = plan_carry_out(&job, &a->write, err);
-    }
     ckpt_map_free(map);
     return rc;
+}
+
+int merge_read_recipe(merge_how *how, ckpt_err *err)
+{
+    return how->recipe ? text_read(&how->recipe_text, how->recipe, "the configuration", err)
+                       : CKPT_OK;
 }
 
 static int merge_read(cli_args *cli, ckpt_err *err)
@@ -293,44 +310,36 @@ static int merge_read(cli_args *cli, ckpt_err *err)
     merge_args *a = (merge_args *)cli;
     int rc = write_read(cli, err);
 
-    return rc == CKPT_OK && a->recipe
-               ? text_read(&a->recipe_text, a->recipe, "the configuration", err)
-               : rc;
+    return rc == CKPT_OK ? merge_read_recipe(&a->how, err) : rc;
 }
 
 static void merge_release(cli_args *cli)
 {
-    free(((merge_args *)cli)->recipe_text);
+    free(((merge_args *)cli)->how.recipe_text);
     write_release(cli);
 }
 
-/*
- * Call fn for the models of --config.  If it cannot be read, there are none, and the run reports
- * the error.
- */
+/* If the configuration cannot be read, the run reports the error. */
+int merge_recipe_paths(const merge_how *how, int (*fn)(void *ctx, const char *path), void *ctx)
+{
+    const ckpt_merge merge = {
+        .size = sizeof merge, .config_text = how->recipe_text, .config_name = how->recipe};
+
+    return how->recipe_text ? ckpt_merge_paths(&merge, fn, ctx, &(ckpt_err){0}) : CKPT_OK;
+}
+
 static int merge_inputs(const cli_args *cli, int (*fn)(void *ctx, const char *path), void *ctx)
 {
-    const merge_args *a = (const merge_args *)cli;
-    const ckpt_merge merge = {
-        .size = sizeof merge, .config_text = a->recipe_text, .config_name = a->recipe};
-
-    return a->recipe_text ? ckpt_merge_paths(&merge, fn, ctx, &(ckpt_err){0}) : CKPT_OK;
+    return merge_recipe_paths(&((const merge_args *)cli)->how, fn, ctx);
 }
 
 #define AT(field) offsetof(merge_args, field)
 static const cli_option merge_options[] = {
     {"output", 'o', CLI_OUTPUT, AT(output), "DST", "the file or folder to write"},
-    {"method", 'm', CLI_TEXT, AT(method), "linear|slerp|task_arithmetic|ties|dare_linear|dare_ties",
+    {"method", 'm', CLI_TEXT, AT(how.method), MERGE_METHODS,
      "merge method, as in mergekit (default: linear)"},
-    {"base", 0, CLI_SOURCE, AT(base), "PATH", "base model of the merged models"},
-    {"density", 0, CLI_NUMBER, AT(density), "X", "ties, dare: share of each difference to keep"},
-    {"lambda", 0, CLI_REAL, AT(lambda), "X", "factor of the summed differences (default: 1)"},
-    {"t", 0, CLI_NUMBER, AT(slerp_t), "X", "slerp: from 0, the first model, to 1, the second"},
-    {"no-normalize", 0, CLI_FLAG, AT(skip_normalize), NULL,
-     "do not divide by the sum of the weights"},
-    {"seed", 0, CLI_COUNT64, AT(seed), "N", "dare: seed of the random choice"},
-    {"config", 0, CLI_FILE, AT(recipe), "FILE", "read a mergekit configuration (YAML)"},
-    {"last", 0, CLI_COUNT, AT(last), "K", "average the last K tags of a run"},
+    MERGE_OPTIONS(AT(how)),
+    {"config", 0, CLI_FILE, AT(how.recipe), "FILE", "read a mergekit configuration (YAML)"},
     OPTION_KEEP_NAMES,
     OPTION_TO,
     {"dtype", 0, CLI_DTYPE, AT(write.target.dtype), "D",

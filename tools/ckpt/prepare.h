@@ -32,13 +32,11 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
 
 /* The options of these steps, for the tables of both commands. */
 #define PREPARE_AT(field) offsetof(prepare_args, field)
+/* Those that change what is written; `ckpt verify --made-from` has them, too. */
 // clang-format off
-#define PREPARE_OPTIONS \
-    {"dtype", 0, CLI_DTYPES, PREPARE_AT(write.target.dtypes), "D[:GLOB,...]", \
-     "dtype of floating tensors (default: the source's; masters fp32)"}, \
+#define PREPARE_CHANGES \
     {"imatrix", 0, CLI_FILE, PREPARE_AT(write.target.imatrix), "FILE", \
      "quantize by llama.cpp's importance matrix (gguf)"}, \
-    OPTION_MAX_SHARD_SIZE, \
     {"world", 'w', CLI_COUNT, PREPARE_AT(write.target.world), "N", \
      "number of ranks of zero, fsdp-ranks, dcp, hf-sharded"}, \
     OPTION_INCLUDE, \
@@ -72,16 +70,10 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
      "read adapter_config.json here (default: beside the run)"}, \
     {"adapter-name", 0, CLI_TEXT, PREPARE_AT(adapter_name), "NAME", \
      "select one of several adapters"}, \
-    OPTION_TAG, \
     OPTION_WITH_OPTIMIZER, \
     {"weights-only", 0, CLI_FLAG, PREPARE_AT(write.cli.open.weights_only), NULL, \
      "read 16-bit weights from DeepSpeed's model files only"}, \
-    {"keep-slices", 0, CLI_FLAG, PREPARE_AT(write.cli.open.keep_slices), NULL, \
-     "keep tensor-parallel slices separate"}, \
-    OPTION_SLICE_RULES, \
     OPTION_ORDER, \
-    {"to-tag", 0, CLI_TEXT, PREPARE_AT(write.target.tag), "NAME", \
-     "name of the new tag"}, \
     OPTION_DROP_OPTIMIZER, \
     OPTION_MOMENTS, \
     OPTION_KEEP_OBJECTS, \
@@ -89,7 +81,19 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
     {"no-frozen", 0, CLI_FLAG, PREPARE_AT(write.cli.open.skip_frozen), NULL, \
      "leave frozen parameters out"}, \
     {"exclude-frozen", 0, CLI_FLAG, PREPARE_AT(write.cli.open.skip_frozen), NULL, \
-     "same as --no-frozen"}, \
+     "same as --no-frozen"}
+
+#define PREPARE_OPTIONS \
+    {"dtype", 0, CLI_DTYPES, PREPARE_AT(write.target.dtypes), "D[:GLOB,...]", \
+     "dtype of floating tensors (default: the source's; masters fp32)"}, \
+    OPTION_MAX_SHARD_SIZE, \
+    PREPARE_CHANGES, \
+    OPTION_TAG, \
+    {"keep-slices", 0, CLI_FLAG, PREPARE_AT(write.cli.open.keep_slices), NULL, \
+     "keep tensor-parallel slices separate"}, \
+    OPTION_SLICE_RULES, \
+    {"to-tag", 0, CLI_TEXT, PREPARE_AT(write.target.tag), "NAME", \
+     "name of the new tag"}, \
     {"as-file", 0, CLI_FLAG, PREPARE_AT(as_file), NULL, \
      "read this shard alone, not its checkpoint"}, \
     OPTION_IGNORE_COPIES, \

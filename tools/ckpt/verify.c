@@ -6,6 +6,8 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "tools/ckpt/attest.h"
 #include "tools/ckpt/effects.h"
@@ -19,13 +21,20 @@
 
 /* The fields of this command. */
 typedef struct verify_args {
-    prepare_args prepare;  /* first: the parser fills the whole; for --made-from */
-    const char *made_from; /* the source of a conversion; NULL: none */
-    const char *manifest;  /* NULL: the one beside the checkpoint */
+    prepare_args prepare; /* first: the parser fills the whole; for --made-from */
+    merge_how merge;
+    cli_list made_from;   /* the sources of a conversion or merge */
+    const char *manifest; /* NULL: the one beside the checkpoint */
     double tolerance;
     signature_args signature; /* key or cert: check it before anything else */
-    ckpt_attested *attested;  /* the statement of --attest */
+    bool ignore_metadata;
+    ckpt_attested *attested; /* the statement of --attest */
 } verify_args;
+
+/* The options that are not those of the conversion, for made_command_given. */
+static const char verify_own[] = " made-from tol ignore-metadata strict memory jobs json quiet "
+                                 "local no-sandbox require-crc as-file key cert signature "
+                                 "follow-links attest manifest ";
 
 /* Counts so far. */
 typedef struct verify_tally {
@@ -184,7 +193,8 @@ static int verify_hashes(verify_tally *v, const cli_args *a, const char *path, i
 /* Verify one path.  Findings are results, so main reports only failures that are not findings. */
 static int verify_one(verify_tally *v, cli_args *a, const char *path, ckpt_err *err)
 {
-    ckpt_open_opts open = a->open;
+    ckpt_open_opts open = {.whole_checkpoint = a->open.whole_checkpoint,
+                           .require_crc = a->open.require_crc};
     ckpt_run_report report = {0};
     progress p;
 
@@ -198,10 +208,12 @@ static int verify_one(verify_tally *v, cli_args *a, const char *path, ckpt_err *
         out_printf(":\n");
     }
     progress_begin(&p, "verifying", a->quiet, &a->run);
-    if (v->proving) {
-        // these say how to read the source
-        open.tag = open.slice_rules = NULL;
-        open.keep_slices = open.ignore_copies = false;
+    // with --made-from, these say how to read the source
+    if (!v->proving) {
+        open.tag = a->open.tag;
+        open.slice_rules = a->open.slice_rules;
+        open.keep_slices = a->open.keep_slices;
+        open.ignore_copies = a->open.ignore_copies;
     }
     const ckpt_verify_opts opts = {.open = &open,
                                    .run = &a->run,
@@ -253,48 +265,33 @@ static int verify_each(verify_tally *v, cli_args *a, ckpt_err *err)
     return rc;
 }
 
-/* Print the result of the proof. */
-static void verify_close_made(verify_args *a, int rc, const made_from_counts *n)
-{
-    char tensors[COUNT_ROOM], different[COUNT_ROOM];
-
-    if (rc == CKPT_OK)
-        out_printf("made from %s: %s as ckpt convert writes %s%s; metadata not compared\n",
-                   a->made_from, count_text(tensors, n->tensors, "tensor"),
-                   n->tensors == 1 ? "it" : "them", a->tolerance > 0 ? ", within --tol" : "");
-    else if (rc == CKPT_EDIFFERS)
-        out_printf("not as ckpt convert makes it from %s: %s, %" PRIu64 " missing, %" PRIu64
-                   " additional\n",
-                   a->made_from, count_text(different, n->different, "different tensor"),
-                   n->missing, n->additional);
-}
-
 /* Prove --made-from, after the checkpoint itself is known to be whole. */
 static int verify_made_from(verify_tally *v, verify_args *a, ckpt_err *err)
 {
     cli_args *cli = &a->prepare.write.cli;
-    const char *out = cli->operand[0];
-    made_from_counts n = {0};
+    const made_from proof = {.prepare = &a->prepare,
+                             .merge = &a->merge,
+                             .out = cli->operand[0],
+                             .tolerance = cli_has(&cli->line, "tol") ? a->tolerance : -1,
+                             .ignore_metadata = a->ignore_metadata,
+                             .not_of_it = verify_own,
+                             .j = cli->json ? &v->j : NULL};
 
-    // as an operand, which has the type of main's argv
-    cli->operand = (char *const *)(uintptr_t)&a->made_from;
+    // as operands, which have the type of main's argv
+    cli->operand = (char *const *)(uintptr_t)a->made_from.at;
+    cli->n_operands = a->merge.recipe ? 0 : (int)a->made_from.n;
     if (cli->json) {
         json_open(&v->j, "made_from", '{');
-        json_text(&v->j, "source", a->made_from);
-        json_open(&v->j, "differences", '[');
-    }
-    int rc = made_from_prove(&a->prepare, out, a->tolerance, cli->json ? &v->j : NULL, &n, err);
-    if (cli->json) {
+        json_open_flat(&v->j, "sources", '[');
+        for (size_t i = 0; i < a->made_from.n; i++)
+            json_text(&v->j, NULL, a->made_from.at[i]);
         json_close(&v->j, ']');
+    }
+    int rc = made_from_prove(&proof, err);
+    if (cli->json) {
         json_bool(&v->j, "proved", rc == CKPT_OK);
         json_int(&v->j, "status", ckpt_err_status(rc));
-        json_uint(&v->j, "tensors", n.tensors);
-        json_uint(&v->j, "different", n.different);
-        json_uint(&v->j, "missing", n.missing);
-        json_uint(&v->j, "additional", n.additional);
         json_close(&v->j, '}');
-    } else if (!cli->quiet) {
-        verify_close_made(a, rc, &n);
     }
     return rc;
 }
@@ -335,7 +332,7 @@ static int verify_attested(verify_tally *v, const verify_args *a, ckpt_err *err)
         json_open(&v->j, "findings", '[');
     }
     progress_begin(&p, "hashing", cli->quiet, &run);
-    int rc = ckpt_attest_check(a->attested, cli->operand[0], a->made_from, &opts, &n, err);
+    int rc = ckpt_attest_check(a->attested, cli->operand[0], a->made_from.at[0], &opts, &n, err);
     progress_end(&p);
     if (cli->json) {
         json_close(&v->j, ']');
@@ -355,16 +352,16 @@ static int verify_attested(verify_tally *v, const verify_args *a, ckpt_err *err)
 static int verify_run(cli_args *a, ckpt_err *err)
 {
     verify_args *args = (verify_args *)a;
-    verify_tally v = {.a = a, .proving = args->made_from != NULL, .manifest = args->manifest};
+    verify_tally v = {.a = a, .proving = args->made_from.n > 0, .manifest = args->manifest};
 
     // damage in one shard is damage of the checkpoint
     a->open.whole_checkpoint = !args->prepare.as_file;
-    if (a->n_operands > 1 && (args->made_from || verify_signed(args)))
+    if (a->n_operands > 1 && (v.proving || verify_signed(args)))
         return fail(err, CKPT_EUSAGE, "--%s %s one checkpoint, found %d",
-                    args->made_from       ? "made-from"
+                    v.proving             ? "made-from"
                     : args->signature.key ? "key"
                                           : "cert",
-                    args->made_from ? "proves" : "vouches for", a->n_operands);
+                    v.proving ? "proves" : "vouches for", a->n_operands);
     if (args->manifest && a->n_operands > 1)
         return fail(err, CKPT_EUSAGE, "--manifest describes one checkpoint, found %d",
                     a->n_operands);
@@ -376,13 +373,14 @@ static int verify_run(cli_args *a, ckpt_err *err)
         rc = a->n_operands > 1 ? verify_each(&v, a, err) : verify_one(&v, a, a->operand[0], err);
     if (rc == CKPT_OK && args->attested)
         rc = verify_attested(&v, args, err);
-    if (rc == CKPT_OK && args->made_from)
+    if (rc == CKPT_OK && v.proving)
         rc = verify_made_from(&v, args, err);
     if (a->json)
         json_end(&v.j);
     return rc;
 }
 
+#define AT(field) offsetof(verify_args, field)
 static const cli_option verify_options[] = {
     OPTION_TAG,
     {"as-file", 0, CLI_FLAG, PREPARE_AT(as_file), NULL,
@@ -405,29 +403,27 @@ static const cli_option verify_options[] = {
      "the signature (default: PATH/model.sig; of a file: PATH.sig)"},
     {"follow-links", 0, CLI_FLAG, offsetof(verify_args, signature.follow_links), NULL,
      "compare the files behind symbolic links"},
-    {"made-from", 0, CLI_SOURCE, offsetof(verify_args, made_from), "SRC",
-     "prove that ckpt convert makes PATH from SRC"},
+    {"made-from", 0, CLI_SOURCES, AT(made_from), "SRC[:WEIGHT]",
+     "prove that ckpt makes PATH from SRC (repeatable: a merge)"},
     {"attest", 0, CLI_FILE, PREPARE_AT(write.attest), "FILE",
      "take the options of the conversion from its statement"},
-    {"tol", 0, CLI_NUMBER, offsetof(verify_args, tolerance), "X",
-     "let values differ by X from SRC's (default: 0)"},
-    OPTION_INCLUDE,
-    OPTION_EXCLUDE,
-    {"rename", 0, CLI_FILE, PREPARE_AT(write.rename), "FILE", "the --rename of the conversion"},
-    OPTION_KEEP_NAMES,
-    {"map", 0, CLI_TEXT, PREPARE_AT(write.map), "NAME|FILE",
-     "the layout map of the conversion (default: as convert)"},
-    OPTION_BACKWARDS,
-    OPTION_CONFIG,
-    OPTION_SIZE,
-    {"adapter", 0, CLI_SOURCES, PREPARE_AT(adapters), "DIR[:WEIGHT]",
-     "the LoRA adapter that was merged (repeatable)"},
-    {"vocab-size", 0, CLI_COUNT64, PREPARE_AT(vocab_size), "N",
-     "the --vocab-size of the conversion"},
-    {"quantize", 0, CLI_TEXT, PREPARE_AT(quantize), "FORM", "the --quantize of the conversion"},
-    {"imatrix", 0, CLI_FILE, PREPARE_AT(write.target.imatrix), "FILE",
-     "the importance matrix of the conversion (gguf)"},
-    {"untie", 0, CLI_FLAG, PREPARE_AT(untie), NULL, "tied tensors were written separately"},
+    {"tol", 0, CLI_NUMBER, AT(tolerance), "X",
+     "let values differ by X (default: 0, or one rounding in merges)"},
+    {"ignore-metadata", 0, CLI_FLAG, AT(ignore_metadata), NULL,
+     "list other metadata, but accept it"},
+    {"dtype", 0, CLI_DTYPES, PREPARE_AT(write.target.dtypes), "D[:GLOB,...]",
+     "the --dtype of the conversion (default: found)"},
+    PREPARE_CHANGES,
+    OPTION_STAGE,
+    OPTION_SUB_GROUP_SIZE,
+    OPTION_EP_SIZE,
+    OPTION_DEEPSPEED_VERSION,
+    OPTION_JOIN,
+    OPTION_ALLOW_OVERFLOW,
+    OPTION_NO_SIDE_FILES,
+    {"method", 0, CLI_TEXT, AT(merge.method), MERGE_METHODS,
+     "the method of a merge (default: linear)"},
+    MERGE_OPTIONS(AT(merge)),
     OPTION_PRINT_JSON,
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print errors only"},
     CLI_LOCAL,
@@ -435,17 +431,25 @@ static const cli_option verify_options[] = {
     CLI_END,
 };
 
-/* Read the layout maps and config.json of the conversion before the sandbox hides their folders. */
+/* True for the path of a mergekit configuration. */
+static bool verify_is_recipe(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+
+    return dot && (strcmp(dot, ".yml") == 0 || strcmp(dot, ".yaml") == 0);
+}
+
+/* Read the files of the conversion's options before the sandbox hides their folders. */
 static int verify_read(cli_args *cli, ckpt_err *err)
 {
     verify_args *a = (verify_args *)cli;
     write_args *w = &a->prepare.write;
-    if (w->attest && !a->made_from)
+    if (w->attest && !a->made_from.n)
         return fail(err, CKPT_EUSAGE, "--attest needs --made-from SRC");
     // its options may name the files of the next steps
     int rc = w->attest ? attest_read(&a->attested, &cli->line, w->attest, err) : CKPT_OK;
 
-    if (rc == CKPT_OK && a->made_from && w->config)
+    if (rc == CKPT_OK && a->made_from.n && w->config)
         rc = write_config(w, err);
 
     if (rc == CKPT_OK && (a->signature.file || a->signature.follow_links) && !verify_signed(a))
@@ -455,26 +459,96 @@ static int verify_read(cli_args *cli, ckpt_err *err)
         rc = fail(err, CKPT_EUSAGE, "--key and --cert exclude each other");
     if (rc == CKPT_OK && verify_signed(a))
         rc = signature_read(&a->signature, cli->operand[0], err);
-    return rc == CKPT_OK && a->made_from ? maps_read(&w->maps, w->map, err) : rc;
+    if (a->made_from.n == 1 && verify_is_recipe(a->made_from.at[0]))
+        a->merge.recipe = a->made_from.at[0];
+    if (rc == CKPT_OK)
+        rc = merge_read_recipe(&a->merge, err);
+    return rc == CKPT_OK && a->made_from.n ? maps_read(&w->maps, w->map, err) : rc;
 }
 
 static void verify_release(cli_args *cli)
 {
     signature_free(&((verify_args *)cli)->signature);
     ckpt_attest_free(((verify_args *)cli)->attested);
+    free(((verify_args *)cli)->merge.recipe_text);
     write_release(cli);
+}
+
+static int verify_inputs(const cli_args *cli, int (*fn)(void *ctx, const char *path), void *ctx)
+{
+    return merge_recipe_paths(&((const verify_args *)cli)->merge, fn, ctx);
 }
 
 /* The options of a conversion need one to prove. */
 static const cli_moot verify_moot[] = {
-    {"tol", NULL, "made-from"},        {"include", NULL, "made-from"},
-    {"exclude", NULL, "made-from"},    {"rename", NULL, "made-from"},
-    {"keep-names", NULL, "made-from"}, {"map", NULL, "made-from"},
-    {"backwards", NULL, "map"},        {"backwards", NULL, "made-from"},
-    {"config", NULL, "made-from"},     {"size", NULL, "made-from"},
-    {"adapter", NULL, "made-from"},    {"vocab-size", NULL, "made-from"},
-    {"quantize", NULL, "made-from"},   {"imatrix", NULL, "made-from"},
-    {"untie", NULL, "made-from"},      {NULL, NULL, NULL},
+    PREPARE_MOOT,
+    {"backwards", NULL, "made-from"},
+    {"tol", NULL, "made-from"},
+    {"ignore-metadata", NULL, "made-from"},
+    {"dtype", NULL, "made-from"},
+    {"include", NULL, "made-from"},
+    {"exclude", NULL, "made-from"},
+    {"rename", NULL, "made-from"},
+    {"keep-names", NULL, "made-from"},
+    {"map", NULL, "made-from"},
+    {"layout", NULL, "made-from"},
+    {"config", NULL, "made-from"},
+    {"size", NULL, "made-from"},
+    {"adapter", NULL, "made-from"},
+    {"adapter-only", NULL, "made-from"},
+    {"adapter-config", NULL, "made-from"},
+    {"adapter-name", NULL, "made-from"},
+    {"vocab-size", NULL, "made-from"},
+    {"imatrix", NULL, "made-from"},
+    {"vocab-tensor", NULL, "made-from"},
+    {"tie", NULL, "made-from"},
+    {"untie", NULL, "made-from"},
+    {"quantize", NULL, "made-from"},
+    {"quantize-skip", NULL, "made-from"},
+    {"with-optimizer", NULL, "made-from"},
+    {"weights-only", NULL, "made-from"},
+    {"no-frozen", NULL, "made-from"},
+    {"exclude-frozen", NULL, "made-from"},
+    {"order", NULL, "made-from"},
+    {"world", NULL, "made-from"},
+    {"drop-optimizer", NULL, "made-from"},
+    {"moments", NULL, "made-from"},
+    {"keep-objects", NULL, "made-from"},
+    {"drop-objects", NULL, "made-from"},
+    {"stage", NULL, "made-from"},
+    {"sub-group-size", NULL, "made-from"},
+    {"ep-size", NULL, "made-from"},
+    {"deepspeed-version", NULL, "made-from"},
+    {"join", NULL, "made-from"},
+    {"allow-overflow", NULL, "made-from"},
+    {"no-side-files", NULL, "made-from"},
+    {"method", NULL, "made-from"},
+    {"base", NULL, "made-from"},
+    {"density", NULL, "made-from"},
+    {"lambda", NULL, "made-from"},
+    {"t", NULL, "made-from"},
+    {"no-normalize", NULL, "made-from"},
+    {"seed", NULL, "made-from"},
+    {"last", NULL, "made-from"},
+    {NULL, NULL, NULL},
+};
+
+static const cli_heading verify_headings[] = {
+    {"Common options", "tag strict made-from json quiet"},
+    {"Checks", "as-file keep-slices slice-rules ignore-copies require-crc memory jobs local "
+               "no-sandbox"},
+    {"Signature", "key cert signature follow-links"},
+    {"Proof", "attest manifest tol ignore-metadata allow-overflow"},
+    {"The conversion: source", "with-optimizer weights-only no-frozen exclude-frozen include "
+                               "exclude"},
+    {"Its names and layout", "rename keep-names map backwards layout config size no-side-files"},
+    {"Its precision and shape",
+     "dtype imatrix quantize quantize-skip vocab-size vocab-tensor tie untie"},
+    {"Its adapters", "adapter adapter-only adapter-config adapter-name"},
+    {"Its training state", "world stage order drop-optimizer keep-objects drop-objects moments "
+                           "sub-group-size ep-size deepspeed-version join"},
+    {"Its merge", "method base density lambda t no-normalize seed last"},
+    {NULL, NULL},
 };
 
 const cli_verb verb_verify = {
@@ -484,11 +558,13 @@ const cli_verb verb_verify = {
     .summary = "Check every structure and every byte of a checkpoint.",
     .options = verify_options,
     .moot = verify_moot,
+    .headings = verify_headings,
     .min = 1,
     .max = INT_MAX,
     .uses = "R",
     .run = verify_run,
     .read = verify_read,
     .release = verify_release,
+    .inputs = verify_inputs,
     .room = sizeof(verify_args),
 };

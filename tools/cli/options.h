@@ -32,6 +32,9 @@
      "write moments of zero and step 0"}
 #define OPTION_DRY_RUN \
     {"dry-run", 'n', CLI_FLAG, offsetof(cli_args, dry_run), NULL, "print the plan; write nothing"}
+#define OPTION_EP_SIZE \
+    {"ep-size", 0, CLI_COUNT, offsetof(write_args, target.ep_size), "N", \
+     "expert-parallel ranks of AutoEP (default: the source's, or what fits)"}
 #define OPTION_EXCLUDE \
     {"exclude", 0, CLI_LIST, offsetof(cli_args, exclude), "GLOB", \
      "exclude tensors matching GLOB (repeatable)"}

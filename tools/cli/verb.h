@@ -122,7 +122,7 @@ typedef struct cli_verb {
     bool whole_names; /* prefixes of long options are not accepted */
 } cli_verb;
 
-enum { CLI_MAX_OPTIONS = 128, CLI_MAX_LISTS = 6 };
+enum { CLI_MAX_OPTIONS = 128, CLI_MAX_LISTS = 8 };
 
 /* A parsed command line; zero it before cli_parse. */
 struct cli_line {

@@ -30,7 +30,7 @@ change 's/"subject": \[/"subject": [], "x": [/'
 change 's/"materials": \[/"materials": [7, /'
 change 's/"sha256": "[0-9a-f]/"sha256": "/'
 change 's/"name": "quiet"/"name": 7/'
-change 's/"name": "quiet"/"name": "drop-optimizer"/'
+change 's/"name": "quiet"/"name": "to-disk"/'
 change 's/"name": "quiet"/"name": "untie", "value": "x"/'
 change 's/"name": "quiet"/"name": "untie"/'
 sed 's/"name": "quiet"/"name": "untie"/' there.json >changed.json
