@@ -160,7 +160,14 @@ static bool dv_scalars_equal(const ckpt_value *a, const ckpt_value *b)
     return ckpt_value_equal(a, b, DV_NODES);
 }
 
-/* Compare two values; a missing one equals None.  The map compares tensors. */
+/* True for a missing value, None, and an empty container, which writers leave out. */
+static bool dv_is_none(const ckpt_value *v)
+{
+    return !v || v->kind == CKPT_V_NONE || (dv_is_dict(v) && v->as.map.n == 0) ||
+           (dv_is_list(v) && v->as.seq.n == 0);
+}
+
+/* Compare two values.  The map compares tensors. */
 static void dv_compare(dv_work *w, const char *path, const ckpt_value *a, const ckpt_value *b,
                        unsigned depth)
 {
@@ -168,7 +175,7 @@ static void dv_compare(dv_work *w, const char *path, const ckpt_value *a, const 
 
     w->budget -= walk;
     if (w->stopped || (a && a->kind == CKPT_V_TENSOR) || (b && b->kind == CKPT_V_TENSOR) ||
-        ((!a || a->kind == CKPT_V_NONE) && (!b || b->kind == CKPT_V_NONE)))
+        (dv_is_none(a) && dv_is_none(b)))
         return;
     if (!a || !b)
         dv_values(w, path, a, b);
@@ -215,7 +222,8 @@ static bool dv_counts_universal(const char *path, bool additional)
 {
     return dv_counts_state(path, additional) &&
            strcmp(path, "model_states.universal_checkpoint_info") != 0 &&
-           strcmp(path, "optim_states.optimizer_state_dict") != 0;
+           strcmp(path, "optim_states.optimizer_state_dict") != 0 &&
+           strcmp(path, "optim_states.fp32_flat_groups") != 0;
 }
 
 static bool dv_counts_none(const char *path, bool additional)

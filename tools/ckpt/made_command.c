@@ -51,7 +51,9 @@ static const char *mcm_value(const cli_option *o, const void *values, char room[
         (void)snprintf(room, 64, "%" PRIu64, size);
     } else if (o->kind == CLI_NUMBER || o->kind == CLI_REAL) {
         memcpy(&real, field, sizeof real);
-        (void)snprintf(room, 64, "%.17g", real);
+        // the shortest text of this number
+        for (int digits = 1; digits <= 17 && (digits == 1 || strtod(room, NULL) != real); digits++)
+            (void)snprintf(room, 64, "%.*g", digits, real);
     } else if (o->kind == CLI_DTYPE) {
         memcpy(&dtype, field, sizeof dtype);
         return ckpt_dtype_name(dtype);

@@ -39,15 +39,20 @@ typedef struct mf_work {
     made_command command;
     uint64_t n_different, n_missing, n_additional, n_values, n_listed;
     const char *last; /* the name reported before: a tensor may have two differences */
+    const char *file; /* the file of a rank whose tensors are compared; NULL: the checkpoint's */
 } mf_work;
 
 /* ---- differences of tensors ---- */
 
-static void mf_text(const ckpt_difference *d, const char *what)
+static void mf_text(const ckpt_difference *d, const char *what, const char *file)
 {
     char a[SHAPE_ROOM], b[SHAPE_ROOM];
 
     out_printf("%s: ", what);
+    if (file) {
+        out_text(file);
+        out_printf(": ");
+    }
     out_text(d->name);
     if (strcmp(d->what, "shape") == 0)
         out_printf(" has shape %s, expected %s", shape_text(b, d->b), shape_text(a, d->a));
@@ -71,11 +76,13 @@ static void mf_json_side(json_out *j, const char *key, const ckpt_tensor *t)
     json_close(j, '}');
 }
 
-static void mf_json(json_out *j, const ckpt_difference *d, const char *what)
+static void mf_json(json_out *j, const ckpt_difference *d, const char *what, const char *file)
 {
     json_open(j, NULL, '{');
     json_text(j, "what", what);
     json_text(j, "name", d->name);
+    if (file)
+        json_text(j, "file", file);
     if (d->a)
         mf_json_side(j, "expected_tensor", d->a);
     if (d->b)
@@ -96,14 +103,18 @@ static int mf_difference(void *ctx, const ckpt_difference *d)
     mf_work *k = ctx;
     const char *what = !d->b ? "missing" : !d->a ? "additional" : d->what;
 
+    // programs repeat other sets of tensors; the run's map tells which ones it needs
+    if (k->file && (!d->a || !d->b))
+        return 0;
+
     k->n_missing += !d->b;
     k->n_additional += !d->a;
     k->n_different += d->a && d->b && !(k->last && strcmp(k->last, d->name) == 0);
     k->last = d->name;
     if (k->p->j)
-        mf_json(k->p->j, d, what);
+        mf_json(k->p->j, d, what, k->file);
     else
-        mf_text(d, what);
+        mf_text(d, what, k->file);
     return out_broken();
 }
 
@@ -517,6 +528,60 @@ static const char *mf_within(const mf_work *k)
                                  : "";
 }
 
+/* Compare the tensors of one file with those of the view's file. */
+static int mf_file(mf_work *k, const char *name, const ckpt_diff_opts *opts, ckpt_err *err)
+{
+    char path[4096];
+    ckpt_map *a = NULL, *b = NULL;
+
+    (void)snprintf(path, sizeof path, "%s/%s", ckpt_map_path(k->expected), name);
+    int rc = ckpt_open(&a, path, NULL, err);
+
+    (void)snprintf(path, sizeof path, "%s/%s", ckpt_map_path(k->found), name);
+    if (rc == CKPT_OK)
+        rc = ckpt_open(&b, path, NULL, err);
+    // DeepSpeed's script makes one of two files that ckpt writes for programs of both kinds
+    if (rc == CKPT_EMISSING) {
+        ckpt_map_free(a);
+        *err = (ckpt_err){0};
+        return CKPT_OK;
+    }
+    k->file = name;
+    k->last = NULL;
+    const uint64_t n = k->n_different;
+    if (rc == CKPT_OK)
+        rc = ckpt_diff(a, b, opts, mf_difference, k, err);
+    if (rc == CKPT_EDIFFERS && k->n_different == n)
+        rc = CKPT_OK;
+    k->file = NULL;
+    ckpt_map_free(a);
+    ckpt_map_free(b);
+    return rc;
+}
+
+/*
+ * Compare the files of a run that repeat tensors for each rank: a run loads the buffers from them,
+ * but the map of the run has those of one rank.
+ */
+static int mf_files(mf_work *k, const ckpt_diff_opts *opts, ckpt_err *err)
+{
+    const char *folder = ckpt_map_output_folder(k->to), *path;
+    const size_t n = folder ? strlen(folder) + 1 : 0;
+    int rc = CKPT_OK, worst = CKPT_OK;
+
+    for (size_t i = 0;
+         folder && worst != CKPT_ECANCELED && (path = ckpt_view_file_path(k->view, i)); i++) {
+        if (strncmp(path, folder, n - 1) != 0 || path[n - 1] != '/' ||
+            !(strstr(path, "model_states.pt") || strstr(path, "/optimizer_state.pt")))
+            continue;
+        rc = mf_file(k, path + n, opts, err);
+        worst = rc == CKPT_OK ? worst : rc;
+        if (rc != CKPT_OK && rc != CKPT_EDIFFERS)
+            return rc;
+    }
+    return worst;
+}
+
 /* Compare, and print the differences. */
 static int mf_compare(mf_work *k, ckpt_err *err)
 {
@@ -537,6 +602,8 @@ static int mf_compare(mf_work *k, ckpt_err *err)
         json_open(j, "differences", '[');
     }
     int rc = ckpt_diff(k->expected, k->found, &opts, mf_difference, k, err);
+    if (rc == CKPT_OK && mf_training(k))
+        rc = mf_files(k, &opts, err);
     progress_end(&bar);
     if (j) {
         json_close(j, ']');
