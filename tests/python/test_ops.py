@@ -69,6 +69,25 @@ class Operations(Case):
         again = ckpt.manifest(out, output=os.path.join(self.scratch(), 'again.json'))
         self.assertEqual([n for n in stored if again.tensors[n] != m.tensors[n]],
                          [n for n in stored if stored[n][1] == len(data) - start])
+    def test_prove(self):
+        folder = self.scratch()
+        out, merged, run = (os.path.join(folder, n) for n in ('m.safetensors', 'merged.safetensors', 'run'))
+        ckpt.convert(Z3, out, dtype='f16', exclude='*bias*')
+        proof = ckpt.prove(out, Z3, exclude='*bias*')
+        self.assertTrue(proof.proved)
+        self.assertEqual(proof.command[:4], ['ckpt', 'convert', Z3, out])
+        self.assertEqual(proof.command[-2:], ['--dtype', 'F16'])
+        self.assertFalse(proof.differences)
+        proof = ckpt.prove(out, Z3)
+        self.assertFalse(proof.proved)
+        self.assertEqual({d['what'] for d in proof.differences}, {'missing'})
+        ckpt.merge([out, out], merged)
+        self.assertIn('rounding', ckpt.prove(merged, [out, out]).tolerance)
+        self.assertTrue(ckpt.prove(merged, {out: 0.5}, method='linear', tolerance=0).proved)
+        ckpt.reshard(Z3, run, world=2, stage=2)
+        self.assertEqual(ckpt.prove(run, Z3).command[-4:], ['--world', '2', '--stage', '2'])
+        with self.assertRaises(ckpt.MissingError):
+            ckpt.prove(out, '/no/such')
 
     def test_sizes_are_bytes(self):
         """A number is a size in bytes, however small, as in transformers and DeepSpeed."""

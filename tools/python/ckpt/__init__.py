@@ -31,13 +31,13 @@ __version__ = '0.1.0'
 __all__ = ['Checkpoint', 'Counts', 'Difference', 'Differences', 'Extent', 'Finding', 'GroupStats', 'Hashed', 'Health', 'Manifest',
            'TrainingInfo', 'Report', 'Run', 'TagHealth',
            'Tensor', 'View', 'ViewFile',
-           'convert', 'dcp_reader', 'diff', 'doctor', 'manifest', 'merge', 'open', 'reshard', 'safe_open', 'verify', 'view',
+           'convert', 'dcp_reader', 'diff', 'doctor', 'manifest', 'merge', 'open', 'prove', 'reshard', 'safe_open', 'verify', 'view',
            'CanceledError', 'CkptError', 'ClosedError', 'DiffersError', 'DigestError', 'DoubtError', 'DtypeError', 'FormatError',
            'InputOutputError', 'LimitError', 'MismatchError', 'MissingError', 'MissingTensorError', 'UnsafeError', 'UnsupportedError', 'UsageError']
 
 # modules that are loaded at the first use, so that importing this package takes no time
 _LATER = {**dict.fromkeys(('Difference', 'Differences', 'Finding', 'GroupStats', 'Hashed', 'Health', 'Manifest', 'Run', 'TagHealth',
-                           'convert', 'diff', 'doctor', 'manifest', 'merge', 'reshard', 'verify'), '_ops'),
+                           'convert', 'diff', 'doctor', 'manifest', 'merge', 'prove', 'reshard', 'verify'), '_ops'),
           'Report': '_run', 'safe_open': '_safe',
           **dict.fromkeys(('Counts', 'View', 'ViewFile', 'view'), '_view')}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""_ops.py: verify, diff and doctor are libckpt's public functions; convert, reshard and merge are the bundled `ckpt` program.
+"""_ops.py: verify, diff and doctor are libckpt's public functions; convert, reshard, merge and prove are the bundled `ckpt` program.
 
-The program, not the library, contains the decisions of these three (the layout map to the target, the order of a new run's
+The program, not the library, contains the decisions of these four (the layout map to the target, the order of a new run's
 parameters, the side files, doubtful values).  Calling the program avoids a second implementation, and makes every option of
 `ckpt convert --help` available here.  It runs in its sandbox, with --json; the functions return the document that it prints.
 """
@@ -142,10 +142,33 @@ def merge(models: Union[Mapping[Any, float], Sequence[Path]], target: Path, *, m
 
     models    paths, or a dict from paths to weights; of last=5 the run folder; none with config="merge.yml"
     """
-    given = ['%s:%r' % (_json_safe(p), float(w)) for p, w in models.items()] if isinstance(models, Mapping) \
-        else [_json_safe(p) for p in ([models] if isinstance(models, (str, os.PathLike)) else models)]
+    given = _weighted(models)
     options.update(output=_json_safe(target), method=method, base=base, to=to, dtype=dtype, force=force, dry_run=dry_run)
     return run_program('merge', options, given, progress)
+
+
+def _weighted(models: Union[Path, Mapping[Any, float], Sequence[Path]]) -> List[str]:
+    """Paths as words of the program, with their weights."""
+    if isinstance(models, Mapping):
+        return ['%s:%r' % (_json_safe(p), float(w)) for p, w in models.items()]
+    return [_json_safe(p) for p in ([models] if isinstance(models, (str, os.PathLike)) else models)]
+
+
+def prove(path: Path, source: Union[Path, Mapping[Any, float], Sequence[Path]], *, tolerance: Optional[float] = None,
+          ignore_metadata: bool = False, progress: Progress = None, **options: Any) -> Report:
+    """`ckpt verify PATH --made-from SOURCE`: is a checkpoint what ckpt makes from another one?  See ckpt-verify(1).
+
+    source     a path; of a merge paths, a dict from paths to weights, or mergekit's configuration
+    tolerance  values may differ by it; None: bits are equal, or in merges within one rounding
+    options    those of the conversion that the checkpoint does not tell: adapter=["lora"], map="hf:megatron", method="ties" ...
+    Returns    `proved`, `command` (the words that make it), `differences`, `metadata`, `tensors` ...
+    Raises     if the checkpoint is damaged, or the source cannot be converted
+    """
+    options.update(made_from=_weighted(source), tol=tolerance, ignore_metadata=ignore_metadata)
+    document = run_program('verify', options, [_json_safe(path)], progress)
+    proof = Report(document.get('made_from', {}))
+    proof['messages'] = document.get('messages', [])
+    return proof
 
 
 # ---- functions of the library ----
@@ -366,4 +389,4 @@ def doctor(path: Path, *, deep: bool = False, fix_latest: bool = False, memory: 
     return Health(rc == 0, text_of(err.text) if rc else '', tags, runs, problems)
 
 
-OPERATIONS: Dict[str, Any] = {f.__name__: f for f in (convert, reshard, merge, verify, diff, doctor)}
+OPERATIONS: Dict[str, Any] = {f.__name__: f for f in (convert, reshard, merge, prove, verify, diff, doctor)}
