@@ -187,9 +187,11 @@ report-pictures: programs $(B)/gen_zero
 # files of views beside written ones; `rest` takes every fixture and format
 check-view: programs $(B)/view_files
 	@python3 tests/view/run.py --some --ranges 300 --bin $(B)/bin --view $(B)/view_files tests/fixtures
+	@python3 tests/view/made_from.py --flips 24 --bin $(B)/bin tests/fixtures
 
 rest-view: programs $(B)/view_files
 	@python3 tests/view/run.py --bin $(B)/bin --view $(B)/view_files $(or $(SHARED:%=%/fixtures),tests/fixtures)
+	@python3 tests/view/made_from.py --flips 1000 --bin $(B)/bin tests/fixtures
 
 # what a file system adds to them
 check-mount: programs $(B)/gen_zero
