@@ -235,12 +235,13 @@ static bool dv_counts_none(const char *path, bool additional)
 
 /*
  * A configuration: values that a model is built from.  A key that only B has may be a default that
- * another release writes, except for positions.
+ * another release writes, except for positions.  The tensors show the dtype: mergekit writes theirs,
+ * where ckpt merge keeps the source's.
  */
 static bool dv_counts_config(const char *path, bool additional)
 {
     static const char *const about[] = {"transformers_version", "_name_or_path", "use_cache",
-                                        "_commit_hash",         "auto_map",      "model_name"};
+                                        "_commit_hash",         "auto_map",      "torch_dtype"};
     const char *key = strstr(path, ": ");
 
     key = key ? key + 2 : path;
