@@ -235,7 +235,7 @@ static bool dv_counts_none(const char *path, bool additional)
 
 /*
  * A configuration: values that a model is built from.  A key that only B has may be a default that
- * another release writes, except for positions.  The tensors show the dtype: mergekit writes theirs,
+ * another release writes, except for positions.  The tensors show the dtype: mergekit writes it,
  * where ckpt merge keeps the source's.
  */
 static bool dv_counts_config(const char *path, bool additional)

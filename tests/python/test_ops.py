@@ -69,6 +69,7 @@ class Operations(Case):
         again = ckpt.manifest(out, output=os.path.join(self.scratch(), 'again.json'))
         self.assertEqual([n for n in stored if again.tensors[n] != m.tensors[n]],
                          [n for n in stored if stored[n][1] == len(data) - start])
+
     def test_prove(self):
         folder = self.scratch()
         out, merged, run = (os.path.join(folder, n) for n in ('m.safetensors', 'merged.safetensors', 'run'))

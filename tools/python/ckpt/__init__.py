@@ -22,7 +22,7 @@ from .errors import (CanceledError, CkptError, ClosedError, DiffersError, Digest
 if TYPE_CHECKING:
     from ._dcp import CkptReader
     from ._ops import (Difference, Differences, Finding, GroupStats, Hashed, Health, Manifest, Run, TagHealth, convert, diff, doctor,
-                       manifest, merge, reshard, verify)
+                       manifest, merge, prove, reshard, verify)
     from ._run import Report
     from ._safe import safe_open
     from ._view import Counts, View, ViewFile, view
