@@ -31,39 +31,6 @@ bool made_command_option(made_command *c, const char *name, const char *value)
     return made_command_word(c, word) && (!value || made_command_word(c, value));
 }
 
-/* The value of an option as a word; room for numbers. */
-static const char *mcm_value(const cli_option *o, const void *values, char room[64])
-{
-    const char *field = (const char *)values + o->at;
-    const char *text = NULL;
-    unsigned count;
-    uint64_t size;
-    double real;
-    ckpt_dtype dtype;
-
-    if (o->kind == CLI_FLAG)
-        return NULL;
-    if (o->kind == CLI_COUNT) {
-        memcpy(&count, field, sizeof count);
-        (void)snprintf(room, 64, "%u", count);
-    } else if (o->kind == CLI_COUNT64 || o->kind == CLI_SIZE) {
-        memcpy(&size, field, sizeof size);
-        (void)snprintf(room, 64, "%" PRIu64, size);
-    } else if (o->kind == CLI_NUMBER || o->kind == CLI_REAL) {
-        memcpy(&real, field, sizeof real);
-        // the shortest text of this number
-        for (int digits = 1; digits <= 17 && (digits == 1 || strtod(room, NULL) != real); digits++)
-            (void)snprintf(room, 64, "%.*g", digits, real);
-    } else if (o->kind == CLI_DTYPE) {
-        memcpy(&dtype, field, sizeof dtype);
-        return ckpt_dtype_name(dtype);
-    } else {
-        memcpy(&text, field, sizeof text);
-        return text;
-    }
-    return room;
-}
-
 static bool mcm_listed(const char *list, const char *name)
 {
     const char *at = strstr(list, name);
@@ -77,14 +44,13 @@ static bool mcm_listed(const char *list, const char *name)
 bool made_command_given(made_command *c, const cli_line *line, const char *but)
 {
     const cli_option *o;
-    char room[64];
     bool ok = true;
 
     for (size_t i = 0; ok && (o = &line->verb->options[i])->name; i++) {
         if (!line->given[i] || mcm_listed(but, o->name))
             continue;
         if (o->kind != CLI_LIST && o->kind != CLI_SOURCES) {
-            ok = made_command_option(c, o->name, mcm_value(o, line->values, room));
+            ok = made_command_option(c, o->name, line->said[i]);
             continue;
         }
         cli_list list;
