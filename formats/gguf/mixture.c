@@ -84,7 +84,7 @@ static bool gmx_is_v(const ckpt_tensor *t)
            gmx_has(t, "attn_kv_b.weight");
 }
 
-/* True for a matrix whose type is chosen.  Vectors, norms, routers and position embeddings stay
+/* True if the type of a matrix is chosen.  Vectors, norms, routers and position embeddings stay
  * F32. */
 static bool gmx_is_chosen(const ckpt_tensor *t)
 {

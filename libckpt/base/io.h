@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * io.h: defines a file whose bytes are read at offsets, wherever they lie.  libckpt/io opens such
- * files.
+ * io.h: defines files for reading at offsets: on disk, in memory, or elsewhere.  libckpt/io opens
+ * them.
  */
 #ifndef CKPT_BASE_IO_H
 #define CKPT_BASE_IO_H

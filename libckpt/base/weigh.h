@@ -26,7 +26,7 @@ typedef struct ckpt_weighing {
     uint64_t first;
 } ckpt_weighing;
 
-/* True for a type whose quantizer takes an importance matrix: all that ckpt writes but Q8_0. */
+/* True if the quantizer of this type takes an importance matrix: all do except that of Q8_0. */
 bool ckpt_dtype_weighs(ckpt_dtype type);
 
 /* Convert n elements; false: memory is exhausted. */

@@ -121,7 +121,7 @@ static bool hash_dense(const ckpt_tensor *t, const ckpt_extent *e)
     return true;
 }
 
-/* The place of a tensor whose bytes lie together in one file, as they are; false: they do not. */
+/* The place of a tensor's bytes, if they lie together in one file and unchanged; else false. */
 static bool hash_place(const ckpt_map *map, const ckpt_tensor *t, uint32_t *file, uint64_t *at,
                        uint64_t *n)
 {
@@ -192,7 +192,7 @@ static uint64_t hash_wait(ckpt_hashes *h, const hash_file *f, uint64_t at)
     return end;
 }
 
-/* What a thread needs to hash parts of one file. */
+/* The state of a thread that hashes parts of one file. */
 typedef struct hash_reader {
     ckpt_hashes *h;
     const hash_file *f;

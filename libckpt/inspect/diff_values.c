@@ -23,7 +23,7 @@ enum {
     DV_KEY = 128                /* bytes of a key in a path */
 };
 
-/* Decides whether a difference at a path changes what a program computes. */
+/* True if a difference at a path changes the computation of a program. */
 typedef bool dv_rule(const char *path, bool additional);
 
 typedef struct dv_work {
@@ -373,7 +373,7 @@ static int dv_file(dv_work *w, ckpt_arena *arena, const ckpt_listing list[2], co
     return rc;
 }
 
-/* True for a file of weights or their index, whose tensors the map has. */
+/* True for a file of weights or their index; the map has its tensors. */
 static bool dv_is_weights(const ckpt_map *map, const char *name)
 {
     const char *dot = strrchr(name, '.');

@@ -13,7 +13,9 @@ bool string_parse_kv_override(const char *, std::vector<llama_model_kv_override>
     return false;
 }
 
-void llama_print_build_info(const char *, FILE *) {}
+void llama_print_build_info(const char *, FILE *)
+{
+}
 
 int common_log_get_verbosity_thold(void)
 {
@@ -25,4 +27,6 @@ struct common_log *common_log_main()
     return nullptr;
 }
 
-void common_log_add(struct common_log *, enum ggml_log_level, const char *, ...) {}
+void common_log_add(struct common_log *, enum ggml_log_level, const char *, ...)
+{
+}

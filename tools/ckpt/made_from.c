@@ -39,7 +39,7 @@ typedef struct mf_work {
     made_command command;
     uint64_t n_different, n_missing, n_additional, n_values, n_listed;
     const char *last; /* the name reported before: a tensor may have two differences */
-    const char *file; /* the file of a rank whose tensors are compared; NULL: the checkpoint's */
+    const char *file; /* compare the tensors of this rank's file; NULL: those of the checkpoint */
 } mf_work;
 
 /* ---- differences of tensors ---- */
@@ -103,7 +103,7 @@ static int mf_difference(void *ctx, const ckpt_difference *d)
     mf_work *k = ctx;
     const char *what = !d->b ? "missing" : !d->a ? "additional" : d->what;
 
-    // programs repeat other sets of tensors; the run's map tells which ones it needs
+    // programs repeat other sets of tensors; the run needs those of its own map
     if (k->file && (!d->a || !d->b))
         return 0;
 
@@ -193,7 +193,7 @@ static void mf_run(mf_work *k)
         t->version = map_fact(k->found, "DeepSpeed version");
 }
 
-/* Warn if --imatrix has no effect, or if the checkpoint says that it was made with one. */
+/* Warn if --imatrix has no effect, or if it is missing for a checkpoint that names a matrix. */
 static void mf_matrix(const ckpt_map *made, const char *imatrix)
 {
     const ckpt_value *file = ckpt_value_find(ckpt_map_values(made), "quantize.imatrix.file");
@@ -410,7 +410,7 @@ static int mf_layout(mf_work *k, ckpt_err *err)
 
 /* ---- the command ---- */
 
-/* Add a found option, unless it repeats what the sources have. */
+/* Add a found option, unless it repeats a fact of the sources. */
 static bool mf_found(mf_work *k, const char *name, const char *value, const char *fact)
 {
     const char *same = fact ? map_fact(k->from, fact) : NULL;

@@ -11,7 +11,7 @@
 typedef struct made_from {
     prepare_args *prepare; /* the options; their operands are the sources */
     const merge_how *merge;
-    const char *out;       /* the checkpoint, whatever program has written it */
+    const char *out;       /* the checkpoint, written by any program */
     double tolerance;      /* below 0: as the conversion needs it */
     bool ignore_metadata;  /* only list its differences */
     const char *not_of_it; /* options that no conversion has (made_command_given) */

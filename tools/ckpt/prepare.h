@@ -32,7 +32,7 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
 
 /* The options of these steps, for the tables of both commands. */
 #define PREPARE_AT(field) offsetof(prepare_args, field)
-/* Those that change what is written; `ckpt verify --made-from` has them, too. */
+/* Those that change the output; `ckpt verify --made-from` has them, too. */
 // clang-format off
 #define PREPARE_CHANGES \
     {"imatrix", 0, CLI_FILE, PREPARE_AT(write.target.imatrix), "FILE", \

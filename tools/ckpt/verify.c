@@ -94,7 +94,7 @@ static const char *verify_vouched(const ckpt_run_report *r)
     return r->n_unvouched == 0 ? "all" : r->n_unvouched < r->n_payload ? "some" : "none";
 }
 
-/* Print what vouches for the values, or that nothing does. */
+/* Print the checksums or hashes that vouch for the values, or that there are none. */
 static void verify_close_vouched(const verify_tally *v, const ckpt_run_report *r)
 {
     char bytes[HUMAN_ROOM], n[COUNT_ROOM];

@@ -83,6 +83,7 @@ static void failures_of_the_rest(void **state)
     ckpt_map *map = NULL;
     ckpt_remap *rules = NULL;
     ckpt_view *view = NULL;
+    ckpt_manifest *manifest = NULL;
     uint64_t n = 0;
     bool yes = false;
 
@@ -94,6 +95,17 @@ static void failures_of_the_rest(void **state)
     FAILS(ckpt_tree_print(NULL, NULL, NULL, NULL, &err));
     FAILS(ckpt_reader_read_box(NULL, NULL, NULL, NULL, CKPT_F32, NULL, NULL, &err));
     FAILS(ckpt_view_new(&view, NULL, NULL, NULL, &err));
+    FAILS(ckpt_diff_values(NULL, NULL, NULL, NULL, &err));
+    FAILS(ckpt_view_open(&map, NULL, NULL, &err));
+    FAILS(ckpt_manifest_make(&manifest, NULL, NULL, &err));
+    FAILS(ckpt_manifest_read(&manifest, NULL, &err));
+    FAILS(ckpt_manifest_find(&manifest, NULL, NULL, &err));
+    FAILS(ckpt_manifest_write(NULL, NULL, &err));
+    FAILS(ckpt_manifest_remove(NULL, &err));
+    FAILS(ckpt_manifest_diff(NULL, NULL, NULL, NULL, &err));
+    FAILS(ckpt_manifest_check(NULL, NULL, NULL, NULL, NULL, &err));
+    FAILS(ckpt_hub_check(NULL, NULL, NULL, NULL, NULL, &err));
+    FAILS(ckpt_hashes_new(NULL, &err));
     FAILS(ckpt_view_read(NULL, 0, NULL, 1, 0, &err));
     FAILS(ckpt_view_prefetch(NULL, 0, 1, 0, &err));
     FAILS(ckpt_view_stream(NULL, 0, NULL, NULL, &err));
@@ -163,7 +175,7 @@ static void reading_works(const ckpt_map *map)
 static void writing_works(const ckpt_map *map, const char *path)
 {
     const ckpt_target target = {.format = "safetensors", .path = path};
-    ckpt_map *to = NULL;
+    ckpt_map *to = NULL, *inside = NULL;
     ckpt_plan *plan = NULL;
     ckpt_view *view = NULL;
     char byte;
@@ -175,6 +187,8 @@ static void writing_works(const ckpt_map *map, const char *path)
     WORKS(ckpt_view_stream(view, 0, no_bytes, NULL, &err));
     WORKS(ckpt_view_read(view, 0, &byte, 1, 0, &err));
     WORKS(ckpt_view_prefetch(view, 0, 1, 1, &err));
+    WORKS(ckpt_view_open(&inside, view, NULL, &err));
+    ckpt_map_free(inside);
     ckpt_view_free(view);
     ckpt_map_free(to);
     WORKS(ckpt_layout(&to, map, &target, &err));
@@ -235,6 +249,7 @@ static void successes(void **state)
     writing_works(map, path);
     WORKS(ckpt_open(&again, path, NULL, &err));
     WORKS(ckpt_diff(map, again, NULL, NULL, NULL, &err));
+    WORKS(ckpt_diff_values(map, again, NULL, NULL, &err));
     ckpt_map_free(again);
     const ckpt_merge_model models[] = {{.path = path, .weight = 1}, {.path = path, .weight = 1}};
     const ckpt_merge merge = {.method = "linear", .models = models, .n_models = 2};
