@@ -22,6 +22,7 @@
 #include "ckpt_map.hpp"
 #include "ckpt_reader.hpp"
 #include "ckpt_shape.hpp"
+#include "ckpt_sign.hpp"
 
 namespace ckpt
 {

@@ -630,6 +630,73 @@ static void makes_manifests(void)
     CHECK(!ckpt::manifest::find(out));
 }
 
+static std::string text_of(const std::string &path)
+{
+    std::ifstream f(path);
+    return std::string(std::istreambuf_iterator<char>(f), std::istreambuf_iterator<char>());
+}
+
+static void signs(void)
+{
+    const std::string keys = fixture("model_signing/"), model = place("signed");
+    ckpt::sign_options o;
+    std::string texts;
+
+    o.signature = keys + "p256.sig";
+    o.key = text_of(keys + "p256.pub");
+    CHECK(ckpt::check_signature(keys + "model", o).n_files > 0);
+    o.key = text_of(keys + "other.pub");
+    CHECK(code_of([&] { ckpt::check_signature(keys + "model", o); }) == CKPT_EDIGEST);
+
+    fs::create_directory(model);
+    std::ofstream(model + "/a") << "one";
+    o.signature = model + "/model.sig";
+    o.key = text_of(keys + "p384.key");
+    CHECK(ckpt::sign(model, o).n_files == 1);
+    CHECK(code_of([&] { ckpt::sign(model, o); }) == CKPT_EUSAGE);
+    o.key = text_of(keys + "p384.pub");
+    CHECK(ckpt::check_signature(model, o).n_bytes == 3);
+    std::ofstream(model + "/a") << "two";
+    o.on_finding = [&](const ckpt::finding &f) {
+        texts += f.text;
+        return true;
+    };
+    CHECK(code_of([&] { ckpt::check_signature(model, o); }) == CKPT_EDIGEST);
+    CHECK(texts.find("a was changed") != std::string::npos);
+    o.on_finding = [](const ckpt::finding &) -> bool { throw mine(); };
+    CHECK(throws_mine([&] { ckpt::check_signature(model, o); }));
+}
+
+static void states_conversions(void)
+{
+    const std::string in = fixture("z3_bf16_w5_odd/ckpt"), out = place("stated.npz");
+    const std::string file = place("stated.json");
+    const ckpt::map from = ckpt::open(in);
+    const ckpt::target target("npz", out);
+    const ckpt_run_report report = ckpt::convert(from, target);
+    const ckpt::map to = ckpt::layout(from, target);
+    const ckpt_option option = {"to", "npz"};
+    ckpt_attest_opts opts = ckpt_attest_opts();
+
+    opts.command = "convert";
+    opts.source = in.c_str();
+    opts.target = out.c_str();
+    opts.options = &option;
+    opts.n_options = 1;
+    opts.from = from.get();
+    opts.to = to.get();
+    opts.report = &report;
+    ckpt::statement::write(file, opts);
+    const ckpt::statement s = ckpt::statement::read(file);
+    CHECK(s.options().size() == 1 && std::string(s.options()[0].value) == "npz");
+    CHECK(s.check(out, in) > 1);
+    std::ofstream(out) << "other";
+    CHECK(code_of([&] { s.check(out, in); }) == CKPT_EDIGEST);
+    CHECK(throws_mine(
+        [&] { s.check(out, in, [](const ckpt::finding &) -> bool { throw mine(); }); }));
+    CHECK(code_of([] { ckpt::statement::read("no such file"); }) == CKPT_EMISSING);
+}
+
 /* ---- shapes ---- */
 
 static void selects_and_remaps(void)
@@ -842,6 +909,8 @@ int main(void)
         diffs();
         cleans();
         makes_manifests();
+        signs();
+        states_conversions();
         selects_and_remaps();
         quantizes();
         ties_and_vocabularies();
