@@ -41,7 +41,8 @@ typedef struct verify_tally {
     const cli_args *a;
     json_out j;
     uint64_t n_errors, n_warnings;
-    bool proving; /* --made-from follows */
+    bool proving;    /* --made-from follows */
+    bool all_signed; /* a signature that matches covers all files */
     const char *manifest;
     char tag[256]; /* of the checkpoint in a run; "": none */
     manifest_vouch vouch;
@@ -103,7 +104,7 @@ static void verify_close_vouched(const verify_tally *v, const ckpt_run_report *r
         out_printf("; %s equal to the manifest", count_text(n, v->vouch.n_files, "file"));
     if (v->vouch.n_hub)
         out_printf("; %s with the hub's SHA-256", count_text(n, v->vouch.n_hub, "file"));
-    if (v->vouch.n_files || v->vouch.n_hub || v->vouch.skipped || !r->n_unvouched)
+    if (v->all_signed || v->vouch.n_files || v->vouch.n_hub || v->vouch.skipped || !r->n_unvouched)
         return;
     if (r->n_unvouched < r->n_payload)
         out_printf("; %s of values not checked: neither a checksum nor a manifest covers them",
@@ -309,6 +310,8 @@ static int verify_signature(verify_tally *v, verify_args *a, ckpt_err *err)
     const ckpt_verify_opts to = {.finding = verify_finding, .finding_ctx = v};
     int rc = signature_verify(&a->signature, cli, &to, &v->j, err);
 
+    // a warning names a file that the signer left out
+    v->all_signed = rc == CKPT_OK && v->n_warnings == 0;
     if (rc == CKPT_OK)
         rc = verify_strict(v, cli, err);
     // the findings on stdout have already reported it
