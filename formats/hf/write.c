@@ -45,6 +45,16 @@ static bool hfw_is_scale(const char *name)
     return end && (strcmp(end, ".weight_scale") == 0 || strcmp(end, ".weight_scale_inv") == 0);
 }
 
+/* True if the map has its own dtypes for outputs, as merges have. */
+static bool hfw_exports(const ckpt_map *from)
+{
+    for (size_t i = 0; i < from->tensors.n; i++) {
+        if (from->tensors.at[i]->export_dtype != CKPT_DTYPE_NONE)
+            return true;
+    }
+    return false;
+}
+
 /*
  * The dtype to write into config.json: that of most elements.  NULL if the source's entry stays
  * true, or if transformers cannot create a model in this dtype (8 bits and less) and therefore
@@ -60,7 +70,7 @@ static const char *hfw_config_dtype(const ckpt_map *to, const ckpt_map *from,
     // The source's dtype entry may be wrong, because the weights of a training checkpoint are its
     // fp32 masters, and a layout map's configuration does not know the dtype.
     if (!from->config.file && !from->quantization && target->dtype == CKPT_DTYPE_NONE &&
-        !target->dtypes &&
+        !target->dtypes && !hfw_exports(from) &&
         (!from->format ||
          (strcmp(from->format, "deepspeed") != 0 && strcmp(from->format, "universal") != 0)))
         return NULL;

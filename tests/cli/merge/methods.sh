@@ -21,5 +21,7 @@ mkdir b; cp base/config.json b; ckpt convert -q b.pt b/model.safetensors
 cp "$(dirname "$0")/ties.yaml" . 2>/dev/null || cp "$CASES/merge/ties.yaml" .
 ckpt merge --config ties.yaml -o ties
 ckpt ls ties | head -n 2
+# transformers makes the model in the dtype that config.json states
+grep dtype ties/config.json
 ckpt merge --dry-run -m ties --base base --density 0.3 a b -o dry | tail -n 2
 ls
