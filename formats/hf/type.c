@@ -222,6 +222,65 @@ static int hft_warn(ckpt_map *map, const hft_fit *fit, const char *type, const c
                          name, type, fit->first_odd);
 }
 
+/* ---- biases of the attention ---- */
+
+/* Model types whose attention has or lacks biases; key: the member of config.json that decides. */
+typedef struct hft_bias {
+    const char *types, *key;
+    bool usual; /* without the member */
+} hft_bias;
+
+/* modeling_*.py of transformers 5.23 */
+static const hft_bias hft_biased[] = {
+    {"qwen2", NULL, true},
+    {"qwen2_moe", "qkv_bias", true},
+    {"starcoder2", "use_bias", true},
+    {"stablelm", "use_qkv_bias", false},
+    {"mistral mixtral", NULL, false},
+    {"llama qwen3 qwen3_moe olmo olmo2 gemma gemma2 gemma3_text cohere granite smollm3",
+     "attention_bias", false},
+};
+
+/* Compare the biases of the layers beside `main` with the model type. */
+static int hft_check_bias(ckpt_map *map, const ckpt_value *config, const char *type,
+                          const char *main, size_t n_prefix, ckpt_err *err)
+{
+    static const char weight_end[] = ".self_attn.q_proj.weight", end[] = ".self_attn.q_proj.bias";
+    const ckpt_value *text = ckpt_value_get(config, "text_config");
+    const hft_bias *b = NULL;
+    const char *weight = NULL, *bias = NULL;
+
+    for (size_t i = 0; !b && i < sizeof hft_biased / sizeof *hft_biased; i++)
+        b = hft_has(hft_biased[i].types, type, strlen(type)) ? &hft_biased[i] : NULL;
+    for (size_t i = 0; b && i < map->tensors.n; i++) {
+        const char *name = map->tensors.at[i]->name;
+        size_t n = strlen(name);
+
+        if (strncmp(name, main, n_prefix) != 0)
+            continue;
+        if (!weight && n > sizeof weight_end &&
+            strcmp(name + n + 1 - sizeof weight_end, weight_end) == 0)
+            weight = name;
+        if (!bias && n > sizeof end && strcmp(name + n + 1 - sizeof end, end) == 0)
+            bias = name;
+    }
+    const ckpt_value *said = b && b->key ? ckpt_value_get(text ? text : config, b->key) : NULL;
+    const bool has = said && said->kind == CKPT_V_BOOL ? said->as.i != 0 : b && b->usual;
+
+    if (!weight || has == (bias != NULL))
+        return CKPT_OK;
+    if (has)
+        return ckpt_map_note(
+            map, CKPT_WARNING, err,
+            "%s: models of type %.60s with this config.json have a bias beside it, "
+            "but no tensor has such a name: config.json may be from another model",
+            weight, type);
+    return ckpt_map_note(map, CKPT_WARNING, err,
+                         "%s: models of type %.60s with this config.json have no such bias, so "
+                         "programs ignore it: config.json may be from another model",
+                         bias, type);
+}
+
 int ckpt_hf_type(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
 {
     assert(map && name);
@@ -244,6 +303,6 @@ int ckpt_hf_type(ckpt_map *map, const ckpt_value *config, const char *name, ckpt
     const hft_fit fit = hft_compare(&layers, row);
     // the layers of other parts may have any names
     if ((part && fit.missing == 0) || !hft_another(&layers, &fit))
-        return CKPT_OK;
+        return main ? hft_check_bias(map, config, type, main, n_prefix, err) : CKPT_OK;
     return hft_warn(map, &fit, type, name, err);
 }

@@ -4,12 +4,19 @@ typed() { # FOLDER MODEL_TYPE
     cp -r "$FIXTURES/gguf_llama_deep/hf" "$1"
     sed "s/\"model_type\": \"llama\"/\"model_type\": \"$2\"/" "$FIXTURES/gguf_llama_deep/hf/config.json" >"$1/config.json"
 }
-for type in llama mistral gemma3_text bert gpt2 cohere unheard_of; do
+for type in llama mistral qwen2 gemma3_text bert gpt2 cohere unheard_of; do
     echo "-- $type"
     typed $type $type
     ckpt verify $type 2>&1 | grep -v '^ok'
     ckpt verify -q --strict $type 2>/dev/null
     echo "$?"
+done
+echo "-- biases that the type lacks"
+mkdir biased
+cp "$FIXTURES/models/model_qwen2.safetensors" biased/model.safetensors
+for more in qwen2 llama qwen3 'llama", "attention_bias": true, "x": "'; do
+    printf '{"model_type": "%s"}' "$more" >biased/config.json
+    ckpt verify biased 2>&1 | grep -v '^ok'
 done
 echo "-- other commands"
 ckpt convert -q --strict bert out --to hf 2>/dev/null || echo "convert $?"
