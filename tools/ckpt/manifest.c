@@ -65,6 +65,16 @@ static int manifest_of_output(const convert_job *j, const char *path, ckpt_err *
                : fail(err, rc, "%s (the output is complete, but it has no manifest)", why.text);
 }
 
+/* Remove the manifest of an output that was replaced. */
+static void manifest_drop_old(const char *path)
+{
+    ckpt_err why = {0};
+
+    // the output is complete, and verify names each file that an old manifest does not fit
+    if (ckpt_manifest_remove(path, &why) != CKPT_OK)
+        say_warning("%s: remove it, because it is that of the old output", why.text);
+}
+
 int manifest_finish(convert_job *j, const write_args *a, ckpt_err *err)
 {
     char *path = NULL;
@@ -72,8 +82,10 @@ int manifest_finish(convert_job *j, const write_args *a, ckpt_err *err)
 
     if (!args_to_stdout(&a->cli) && (a->manifest || a->cli.run.force) && !ranks_shared())
         rc = manifest_output(&path, j, err);
-    if (path)
-        rc = a->manifest ? manifest_of_output(j, path, err) : ckpt_manifest_remove(path, err);
+    if (path && a->manifest)
+        rc = manifest_of_output(j, path, err);
+    else if (path)
+        manifest_drop_old(path);
     free(path);
     return rc;
 }

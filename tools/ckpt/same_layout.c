@@ -28,8 +28,9 @@ static int sly_apply(ckpt_map *map, ckpt_map *other, const same_layout_from *fro
 
     opts.like = other;
     rc = maps_apply(map, from->maps, name, &opts, err);
+    // the other side's may be another model's, or a file of this one is missing
     if (rc == CKPT_OK && opts.like)
-        say_note("%s: lacks sizes that the map %s needs: using those of %s instead",
+        say_warning("%s: lacks sizes that the map %s needs: using those of %s instead",
                  ckpt_map_path(map), name, ckpt_map_path(other));
     return rc;
 }
