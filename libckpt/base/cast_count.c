@@ -67,6 +67,58 @@ CAST_INLINE void cast_count(const cast_special *s, unsigned bytes, const unsigne
     found[1] += n_inf;
 }
 
+/* ---- blocks ---- */
+
+/* Where blocks of ggml have their half-precision scales: ggml-common.h's structs. */
+typedef struct cast_scales {
+    ckpt_dtype dtype;
+    uint8_t n; /* number of scales */
+    uint16_t at[2];
+} cast_scales;
+
+static const cast_scales cast_blocks[] = {
+    {CKPT_Q4_0, 1, {0}},    {CKPT_Q4_1, 2, {0, 2}},   {CKPT_Q5_0, 1, {0}},   {CKPT_Q5_1, 2, {0, 2}},
+    {CKPT_Q8_0, 1, {0}},    {CKPT_Q2_K, 2, {80, 82}}, {CKPT_Q3_K, 1, {108}}, {CKPT_Q4_K, 2, {0, 2}},
+    {CKPT_Q5_K, 2, {0, 2}}, {CKPT_Q6_K, 1, {208}},
+};
+
+static const cast_scales *cast_scales_of(ckpt_dtype d)
+{
+    for (size_t i = 0; i < sizeof cast_blocks / sizeof *cast_blocks; i++) {
+        if (cast_blocks[i].dtype == d)
+            return &cast_blocks[i];
+    }
+    return NULL;
+}
+
+/* What a block's scales make of its elements: 0 numbers, 1 infinite ones, 2 NaN. */
+static int cast_block(const cast_scales *s, const unsigned char *block)
+{
+    int worst = 0;
+
+    for (unsigned i = 0; i < s->n; i++) {
+        uint64_t v = cast_load(block + s->at[i], 2) & 0x7fff;
+        int is = v > 0x7c00 ? 2 : v == 0x7c00;
+
+        worst = is > worst ? is : worst;
+    }
+    return worst;
+}
+
+/* Count the elements of blocks with such scales. */
+static void cast_count_blocks(const cast_scales *s, const unsigned char *p, size_t n_elems,
+                              uint64_t found[2])
+{
+    const ckpt_dtype_info *info = ckpt_dtype_get(s->dtype);
+
+    for (size_t i = 0; i < n_elems / info->per; i++, p += info->bytes) {
+        int is = cast_block(s, p);
+
+        if (is)
+            found[is == 1] += info->per;
+    }
+}
+
 /* Elements to examine singly before the fast search continues. */
 #define CAST_COUNT_BLOCK 1024u
 
@@ -78,8 +130,11 @@ void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t 
     ckpt_dtype part = cast_part(d);
     unsigned parts = part == d ? 1 : 2;
     const cast_special *s = NULL;
+    const cast_scales *scales = cast_scales_of(d);
     uint64_t found[2] = {0, 0};
 
+    if (scales)
+        cast_count_blocks(scales, p, n_elems, found);
     for (size_t i = 0; i < sizeof cast_specials / sizeof *cast_specials; i++)
         s = cast_specials[i].dtype == part ? &cast_specials[i] : s;
     while (s && n_elems > 0) {
@@ -170,6 +225,24 @@ static uint64_t cast_count_saturated(ckpt_dtype from, const void *src, size_t n)
     return found;
 }
 
+/* Count the elements of blocks whose scales overflowed, although all of the source's are numbers. */
+static uint64_t cast_lost_blocks(const cast_scales *s, ckpt_dtype from, const unsigned char *dst,
+                                 const unsigned char *src, size_t n_elems)
+{
+    const ckpt_dtype_info *to = ckpt_dtype_get(s->dtype), *own = ckpt_dtype_get(from);
+    uint64_t found = 0;
+
+    for (size_t i = 0; i < n_elems / to->per; i++) {
+        uint64_t before[2] = {0};
+
+        if (!cast_block(s, dst + i * to->bytes))
+            continue;
+        ckpt_count_nonfinite(from, src + i * to->per * own->bytes, to->per, &before[0], &before[1]);
+        found += before[0] + before[1] == 0 ? to->per : 0;
+    }
+    return found;
+}
+
 void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void *dst,
                      const void *src, size_t n_elems)
 {
@@ -177,6 +250,9 @@ void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void 
     uint64_t before[2] = {0}, after[2] = {0};
     const ckpt_dtype_info *a = ckpt_dtype_get(from), *b = ckpt_dtype_get(to);
 
+    const cast_scales *scales = a->per == 1 && a->kind == CKPT_IS_FLOAT ? cast_scales_of(to) : NULL;
+    if (scales)
+        sum->n_over += cast_lost_blocks(scales, from, dst, src, n_elems);
     // wider formats hold all numbers of narrower ones; block types have their own rounding
     if (to == from || a->per > 1 || b->per > 1 || b->bits > a->bits || a->kind != CKPT_IS_FLOAT ||
         b->kind != CKPT_IS_FLOAT)

@@ -516,6 +516,40 @@ static void assert_count(ckpt_dtype d, const void *p, size_t n, uint64_t nan, ui
     assert_int_equal(n_inf - 2000, inf);
 }
 
+/* All elements of a block count if one of its scales is not finite. */
+static void counts_over_scales(void **state)
+{
+    static const struct {
+        ckpt_dtype dtype;
+        unsigned at[2];
+    } cases[] = {{CKPT_Q4_0, {0, 0}},     {CKPT_Q4_1, {0, 2}}, {CKPT_Q5_0, {0, 0}},
+                 {CKPT_Q5_1, {0, 2}},     {CKPT_Q8_0, {0, 0}}, {CKPT_Q2_K, {80, 82}},
+                 {CKPT_Q3_K, {108, 108}}, {CKPT_Q4_K, {0, 2}}, {CKPT_Q5_K, {0, 2}},
+                 {CKPT_Q6_K, {208, 208}}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const ckpt_dtype_info *info = ckpt_dtype_get(cases[i].dtype);
+        unsigned char two[2 * 256] = {0};
+        float numbers[512] = {1};
+        ckpt_lost lost = {0};
+
+        assert_count(cases[i].dtype, two, 2u * info->per, 0, 0);
+        for (unsigned k = 0; k < 2; k++) {
+            memset(two, 0, sizeof two);
+            two[info->bytes + cases[i].at[k] + 1] = 0x7c; // infinity in F16
+            assert_count(cases[i].dtype, two, 2u * info->per, 0, info->per);
+            two[info->bytes + cases[i].at[k]] = 1;
+            assert_count(cases[i].dtype, two, 2u * info->per, info->per, 0);
+        }
+        ckpt_count_lost(&lost, cases[i].dtype, CKPT_F32, two, numbers, 2u * info->per);
+        assert_int_equal(lost.n_over, info->per);
+        numbers[info->per] = NAN; // the source's NaN is no loss
+        ckpt_count_lost(&lost, cases[i].dtype, CKPT_F32, two, numbers, 2u * info->per);
+        assert_int_equal(lost.n_over, info->per);
+    }
+}
+
 /* Every pattern of the formats of one and two bytes. */
 static void counts_over_all_patterns(void **state)
 {
@@ -655,6 +689,7 @@ int main(void)
         cmocka_unit_test(f64_against_the_processor),
         cmocka_unit_test(odd_lengths_and_addresses),
         cmocka_unit_test(floating_point_mode_does_not_matter),
+        cmocka_unit_test(counts_over_scales),
         cmocka_unit_test(counts_over_all_patterns),
         cmocka_unit_test(counts_at_every_place),
         cmocka_unit_test(counts_complex_elements),
