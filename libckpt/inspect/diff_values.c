@@ -34,6 +34,16 @@ typedef struct dv_work {
     uint64_t budget;
 } dv_work;
 
+/* A tensor as short text: "a tensor F32 [2,3]". */
+static void dv_tensor_text(char out[DV_TEXT], const ckpt_tensor_value *t)
+{
+    int n = snprintf(out, DV_TEXT, "a tensor %.16s [", ckpt_dtype_name(t->dtype));
+
+    for (uint32_t i = 0; i < t->ndim && n < DV_TEXT - 24; i++)
+        n += snprintf(out + n, DV_TEXT - (size_t)n, "%s%" PRIu64, i ? "," : "", t->shape[i]);
+    (void)snprintf(out + n, DV_TEXT - (size_t)n, "]");
+}
+
 /* A value as short text; NULL: there is none. */
 static const char *dv_text(char out[DV_TEXT], const ckpt_value *v)
 {
@@ -53,6 +63,8 @@ static const char *dv_text(char out[DV_TEXT], const ckpt_value *v)
         (void)snprintf(out, DV_TEXT, "%" PRIu64 " entries", v->as.map.n);
     else if (ckpt_value_seq(v).at)
         (void)snprintf(out, DV_TEXT, "%" PRIu64 " items", ckpt_value_seq(v).n);
+    else if (v->kind == CKPT_V_TENSOR)
+        dv_tensor_text(out, v->as.tensor);
     else if (v->kind == CKPT_V_DTYPE)
         (void)snprintf(out, DV_TEXT, "%s", ckpt_dtype_name(v->as.dtype));
     else
@@ -167,17 +179,34 @@ static bool dv_is_none(const ckpt_value *v)
            (dv_is_list(v) && v->as.seq.n == 0);
 }
 
-/* Compare two values.  The map compares tensors. */
+/* True if two values are tensors of one dtype and shape: the map compares their elements. */
+static bool dv_tensors(const ckpt_value *a, const ckpt_value *b)
+{
+    const ckpt_tensor_value *x, *y;
+
+    if (!a || !b || a->kind != CKPT_V_TENSOR || b->kind != CKPT_V_TENSOR)
+        return false;
+    x = a->as.tensor;
+    y = b->as.tensor;
+    return x->dtype == y->dtype && x->ndim == y->ndim &&
+           (x->ndim == 0 || memcmp(x->shape, y->shape, x->ndim * sizeof *x->shape) == 0);
+}
+
+static bool dv_is_tensor(const ckpt_value *v)
+{
+    return v && v->kind == CKPT_V_TENSOR;
+}
+
+/* Compare two values. */
 static void dv_compare(dv_work *w, const char *path, const ckpt_value *a, const ckpt_value *b,
                        unsigned depth)
 {
     const bool walk = depth < DV_DEPTH && w->budget > 0;
 
     w->budget -= walk;
-    if (w->stopped || (a && a->kind == CKPT_V_TENSOR) || (b && b->kind == CKPT_V_TENSOR) ||
-        (dv_is_none(a) && dv_is_none(b)))
+    if (w->stopped || dv_tensors(a, b) || (dv_is_none(a) && dv_is_none(b)))
         return;
-    if (!a || !b)
+    if (!a || !b || dv_is_tensor(a) || dv_is_tensor(b))
         dv_values(w, path, a, b);
     else if (walk && dv_is_dict(a) && dv_is_dict(b))
         dv_dicts(w, path, a, b, depth);

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# Values beside the tensors that another program changed: each one that changes a result counts.
+F=$FIXTURES
+prove() { # OUT SRC [OPTION...]
+    echo "-- $*"
+    out=$1 src=$2
+    shift 2
+    ckpt verify -q "$out" --made-from "$src" "$@" 2>&1
+    echo "exit status $?"
+}
+echo "-- a scalar that became a tensor"
+ckpt reshard -q --world 1 "$F"/z3_bf16_w5_odd/ckpt run
+python3 -c 'import glob, struct, sys, zipfile
+TENSOR = (b"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nLongStorage\nX\x03\0\0\x00999X\x03\0\0\0cpuK\x01tQK\0))\x89"
+          b"ccollections\nOrderedDict\n)RtR")
+path = glob.glob("run/*/*model_states.pt")[0]
+with zipfile.ZipFile(path) as z:
+    parts = {n: z.read(n) for n in z.namelist()}
+pickle = next(n for n in parts if n.endswith("data.pkl"))
+at = parts[pickle].index(b"K", parts[pickle].index(b"global_samples"))
+parts[pickle] = parts[pickle][:at] + TENSOR + parts[pickle][at + 2:]
+parts[pickle[:-8] + "data/999"] = struct.pack("<q", 40)
+with zipfile.ZipFile(path, "w") as z:
+    for n, data in parts.items():
+        z.writestr(n, data)'
+prove run "$F"/z3_bf16_w5_odd/ckpt
