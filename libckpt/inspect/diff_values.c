@@ -281,17 +281,45 @@ static bool dv_counts_config(const char *path, bool additional)
     return !additional || dv_begins(key, "rope");
 }
 
-/* Files that decide which tokens a text becomes. */
-static bool dv_counts_file(const char *path, bool additional)
+static bool dv_ends(const char *text, const char *with)
 {
-    static const char *const name[] = {"tokenizer.json", "tokenizer.model", "vocab.json",
-                                       "vocab.txt",      "merges.txt",      "spiece.model",
-                                       "chat_template",  "tekken.json"};
-    bool counts = false;
+    const size_t n = strlen(text), m = strlen(with);
 
-    for (size_t i = 0; !counts && i < sizeof name / sizeof *name; i++)
-        counts = dv_begins(path, name[i]);
-    return counts && !additional;
+    return n >= m && strcmp(text + n - m, with) == 0;
+}
+
+/* True for files that decide which tokens a text becomes. */
+static bool dv_is_vocabulary(const char *name)
+{
+    static const char *const begin[] = {"tokenizer",
+                                        "vocab",
+                                        "merges.txt",
+                                        "spiece",
+                                        "chat_template",
+                                        "tekken.json",
+                                        "special_tokens_map.json",
+                                        "added_tokens.json"};
+    bool is = dv_ends(name, ".model") || dv_ends(name, ".tiktoken") || dv_ends(name, ".spm");
+
+    for (size_t i = 0; !is && i < sizeof begin / sizeof *begin; i++)
+        is = dv_begins(name, begin[i]);
+    return is;
+}
+
+static bool dv_counts_all(const char *path, bool additional)
+{
+    (void)path;
+    (void)additional;
+    return true;
+}
+
+/* True for a file of weights, or their index, which a loader may prefer. */
+static bool dv_is_weights(const char *name)
+{
+    return dv_ends(name, ".safetensors") || dv_ends(name, ".index.json") ||
+           (dv_ends(name, ".bin") &&
+            (dv_begins(name, "pytorch_model") || dv_begins(name, "adapter_model") ||
+             dv_begins(name, "model")));
 }
 
 /* ---- files beside the weights ---- */
@@ -339,17 +367,13 @@ static ckpt_value *dv_config(ckpt_arena *arena, const ckpt_value *v)
     return ok ? out : NULL;
 }
 
-/* Read a file of a folder; *out stays NULL if the folder has no such file. */
+/* Read a file of a folder. */
 static int dv_slurp(char **out, uint64_t *n, ckpt_arena *arena, const ckpt_listing *list,
                     const char *name, ckpt_err *err)
 {
     const char *path = ckpt_path_join(arena, list->folder, name);
 
-    *out = NULL;
-    if (!path)
-        return ckpt_fail_memory(err);
-    return ckpt_listing_has(list, name, false) ? ckpt_io_slurp(out, n, path, DV_FILE, err)
-                                               : CKPT_OK;
+    return path ? ckpt_io_slurp(out, n, path, DV_FILE, err) : ckpt_fail_memory(err);
 }
 
 /* Compare two texts as JSON if both are JSON, else by their bytes. */
@@ -378,7 +402,15 @@ static int dv_texts(dv_work *w, ckpt_arena *arena, const char *name, const ckpt_
     return CKPT_OK;
 }
 
-/* Compare one file of both folders. */
+/* The rule for a file that both folders have, or only the first. */
+static dv_rule *dv_rule_of(const char *name)
+{
+    if (strcmp(name, "config.json") == 0)
+        return dv_counts_config;
+    return dv_is_vocabulary(name) ? dv_counts_all : dv_counts_none;
+}
+
+/* Compare one file of the first folder with the second one's. */
 static int dv_file(dv_work *w, ckpt_arena *arena, const ckpt_listing list[2], const char *name,
                    ckpt_err *err)
 {
@@ -386,38 +418,39 @@ static int dv_file(dv_work *w, ckpt_arena *arena, const ckpt_listing list[2], co
     uint64_t n[2] = {0};
     int rc = CKPT_OK;
 
-    w->counts = strcmp(name, "config.json") == 0 ? dv_counts_config : dv_counts_file;
+    w->counts = dv_rule_of(name);
+    if (!ckpt_listing_has(&list[1], name, false)) {
+        dv_say(w, name, "a file", NULL);
+        return CKPT_OK;
+    }
     for (size_t i = 0; rc == CKPT_OK && i < 2; i++)
         rc = dv_slurp(&text[i], &n[i], arena, &list[i], name, err);
-    if (rc == CKPT_OK && (!text[0] || !text[1])) {
-        // tokenizers may lie elsewhere
-        w->counts = w->counts == dv_counts_file ? dv_counts_none : w->counts;
-        dv_say(w, name, text[0] ? "a file" : NULL, text[1] ? "a file" : NULL);
-    } else if (rc == CKPT_OK) {
+    if (rc == CKPT_OK)
         rc =
             dv_texts(w, arena, name, &(ckpt_text){text[0], n[0]}, &(ckpt_text){text[1], n[1]}, err);
-    }
     ckpt_free(text[0]);
     ckpt_free(text[1]);
     return rc;
 }
 
-/* True for a file of weights or their index; the map has its tensors. */
-static bool dv_is_weights(const ckpt_map *map, const char *name)
+/* True for a file that the map was read from, or the index of such files. */
+static bool dv_in_map(const ckpt_map *map, const char *name)
 {
-    const char *dot = strrchr(name, '.');
-    bool is = strstr(name, ".index.json") != NULL ||
-              (dot && (strcmp(dot, ".safetensors") == 0 || strcmp(dot, ".bin") == 0));
+    static const char index[] = ".index.json";
+    const char *stem = strchr(name, '.');
+    const size_t n = dv_ends(name, index) && stem ? (size_t)(stem - name) : 0;
+    bool is = false;
 
     for (size_t i = 0; !is && i < map->files.n; i++) {
         const char *slash = strrchr(map->files.at[i].path, '/');
+        const char *file = slash ? slash + 1 : map->files.at[i].path;
 
-        is = strcmp(slash ? slash + 1 : map->files.at[i].path, name) == 0;
+        is = strcmp(file, name) == 0 || (n > 0 && strncmp(file, name, n) == 0 && file[n] == '-');
     }
     return is;
 }
 
-/* Compare the files beside the weights of two model folders. */
+/* Compare the files beside the weights of two folders. */
 static int dv_folders(dv_work *w, const ckpt_map *a, const ckpt_map *b, ckpt_err *err)
 {
     ckpt_map *scratch = NULL;
@@ -429,15 +462,20 @@ static int dv_folders(dv_work *w, const ckpt_map *a, const ckpt_map *b, ckpt_err
     if (rc == CKPT_OK)
         rc = ckpt_listing_read(&list[1], scratch, b->path, err);
     for (size_t i = 0; rc == CKPT_OK && i < list[0].n; i++) {
-        if (!list[0].entry[i].is_dir && !dv_is_weights(a, list[0].entry[i].name))
-            rc = dv_file(w, scratch->arena, list, list[0].entry[i].name, err);
+        const char *name = list[0].entry[i].name;
+
+        if (!list[0].entry[i].is_dir && !dv_is_weights(name) && !dv_in_map(a, name))
+            rc = dv_file(w, scratch->arena, list, name, err);
     }
     for (size_t i = 0; rc == CKPT_OK && i < list[1].n; i++) {
         const char *name = list[1].entry[i].name;
 
-        if (!list[1].entry[i].is_dir && !dv_is_weights(b, name) &&
-            !ckpt_listing_find(&list[0], name))
-            rc = dv_file(w, scratch->arena, list, name, err);
+        if (list[1].entry[i].is_dir || dv_in_map(b, name) ||
+            (!dv_is_weights(name) && ckpt_listing_find(&list[0], name)))
+            continue;
+        // a vocabulary may come from elsewhere, but loaders may prefer other weights
+        w->counts = dv_is_weights(name) ? dv_counts_all : dv_counts_none;
+        dv_say(w, name, NULL, "a file");
     }
     ckpt_map_free(scratch);
     return rc;

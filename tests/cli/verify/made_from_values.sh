@@ -24,3 +24,18 @@ with zipfile.ZipFile(path, "w") as z:
     for n, data in parts.items():
         z.writestr(n, data)'
 prove run "$F"/z3_bf16_w5_odd/ckpt
+echo "-- vocabularies: additional entries, a missing file, a special token"
+hf=$F/gguf_llama_deep/hf
+fresh() {
+    rm -rf hf && cp -r "$hf" hf && chmod -R u+w hf
+}
+change() { # FILE CODE: change the JSON x
+    python3 -c 'import json, sys; x = json.load(open(sys.argv[1])); exec(sys.argv[2]); json.dump(x, open(sys.argv[1], "w"))' "$@"
+}
+fresh && change hf/tokenizer.json 'x["model"]["vocab"]["evil"] = 9999' && prove hf "$hf"
+fresh && change hf/tokenizer_config.json 'x["bos_token"] = "evil"' && rm hf/tokenizer.json && prove hf "$hf"
+fresh && echo '{}' >hf/added_tokens.json && ckpt verify hf --made-from "$hf" 2>/dev/null | grep metadata
+echo "-- other weights beside those of the model"
+fresh && for name in pytorch_model.bin adapter_model.safetensors model-00001-of-00002.safetensors model.safetensors.index.json; do
+    cp hf/model.safetensors hf/$name && prove hf "$hf" && rm hf/$name
+done
