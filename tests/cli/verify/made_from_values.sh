@@ -39,3 +39,13 @@ echo "-- other weights beside those of the model"
 fresh && for name in pytorch_model.bin adapter_model.safetensors model-00001-of-00002.safetensors model.safetensors.index.json; do
     cp hf/model.safetensors hf/$name && prove hf "$hf" && rm hf/$name
 done
+echo "-- files of other formats"
+ckpt convert -q "$F"/map_meta_s1/hf meta --to consolidated 2>/dev/null && prove meta "$F"/map_meta_s1/hf
+change meta/params.json 'x["norm_eps"] = 0.5; x["rope_theta"] = 7.0' && prove meta "$F"/map_meta_s1/hf
+ckpt reshard -q --to fsdp-ranks --world 2 "$F"/z3_bf16_w5_odd/ckpt ranks
+for file in ranks/*/fsdp_config.json; do
+    change "$file" 'x["FSDP_version"] = 7'
+done
+prove ranks "$F"/z3_bf16_w5_odd/ckpt
+rm "$file" && prove ranks "$F"/z3_bf16_w5_odd/ckpt
+echo >ranks/global_step4/notes && ckpt verify ranks --made-from "$F"/z3_bf16_w5_odd/ckpt 2>/dev/null | grep metadata
