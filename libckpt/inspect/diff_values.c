@@ -23,6 +23,9 @@ enum {
     DV_KEY = 128                /* bytes of a key in a path */
 };
 
+/* The end of the key of a second value, see dv_add. */
+static const char dv_again[] = " in a second key";
+
 /* True if a difference at a path changes the computation of a program. */
 typedef bool dv_rule(const char *path, bool additional);
 
@@ -226,6 +229,13 @@ static bool dv_begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
+static bool dv_ends(const char *text, const char *with)
+{
+    const size_t n = strlen(text), m = strlen(with);
+
+    return n >= m && strcmp(text + n - m, with) == 0;
+}
+
 /* GGUF: keys of the architecture and the tokenizer count, those that describe the file do not. */
 static bool dv_counts_gguf(const char *path, bool additional)
 {
@@ -278,14 +288,7 @@ static bool dv_counts_config(const char *path, bool additional)
         if (strcmp(key, about[i]) == 0)
             return false;
     }
-    return !additional || dv_begins(key, "rope");
-}
-
-static bool dv_ends(const char *text, const char *with)
-{
-    const size_t n = strlen(text), m = strlen(with);
-
-    return n >= m && strcmp(text + n - m, with) == 0;
+    return !additional || dv_begins(key, "rope") || dv_ends(key, dv_again);
 }
 
 /* True for files that decide which tokens a text becomes. */
@@ -324,12 +327,21 @@ static bool dv_is_weights(const char *name)
 
 /* ---- files beside the weights ---- */
 
-/* Move a key of an object to the end of another list of pairs, under a new name. */
-static bool dv_rename(ckpt_arena *arena, ckpt_dict *to, const char *prefix, const ckpt_pair *p)
+/*
+ * Add a value under a name that several keys of a file may have.  A second value counts as another
+ * key, because programs choose between the two in different ways.
+ */
+static bool dv_add(ckpt_arena *arena, ckpt_value *to, const char *prefix, const char *name,
+                   ckpt_value *v)
 {
-    const char *key = ckpt_arena_printf(arena, "%s%s", prefix, p->key->as.text.at);
+    const char *key = ckpt_arena_printf(arena, "%s%s", prefix, name);
+    const ckpt_value *before = key ? ckpt_value_get(to, key) : NULL;
 
-    return key && ckpt_dict_add_cstr(arena, to, key, p->value);
+    if (before && dv_scalars_equal(before, v))
+        return true;
+    if (before)
+        key = ckpt_arena_printf(arena, "%s%s", key, dv_again);
+    return key && ckpt_dict_add_cstr(arena, &to->as.map, key, v);
 }
 
 /*
@@ -349,19 +361,18 @@ static ckpt_value *dv_config(ckpt_arena *arena, const ckpt_value *v)
             ckpt_value_is(p->key, "rope_parameters") || ckpt_value_is(p->key, "rope_scaling");
 
         if (!rope || !dv_is_dict(p->value))
-            ok = ckpt_dict_add_cstr(
-                arena, &out->as.map,
-                ckpt_value_is(p->key, "dtype") ? "torch_dtype" : p->key->as.text.at, p->value);
+            ok = dv_add(arena, out, "",
+                        ckpt_value_is(p->key, "dtype") ? "torch_dtype" : p->key->as.text.at,
+                        p->value);
         for (uint64_t k = 0; ok && rope && k < in.n; k++) {
-            const bool type =
-                ckpt_value_is(in.at[k].key, "rope_type") || ckpt_value_is(in.at[k].key, "type");
+            const ckpt_pair *r = &in.at[k];
+            const bool type = ckpt_value_is(r->key, "rope_type") || ckpt_value_is(r->key, "type");
 
-            if (type && !ckpt_value_is(in.at[k].value, "default"))
-                ok = ckpt_dict_add_cstr(arena, &out->as.map, "rope_scaling.type", in.at[k].value);
+            if (type && !ckpt_value_is(r->value, "default"))
+                ok = dv_add(arena, out, "rope_scaling.", "type", r->value);
             else if (!type)
-                ok = dv_rename(arena, &out->as.map,
-                               ckpt_value_is(in.at[k].key, "rope_theta") ? "" : "rope_scaling.",
-                               &in.at[k]);
+                ok = dv_add(arena, out, ckpt_value_is(r->key, "rope_theta") ? "" : "rope_scaling.",
+                            r->key->as.text.at, r->value);
         }
     }
     return ok ? out : NULL;

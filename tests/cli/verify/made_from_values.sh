@@ -49,3 +49,6 @@ done
 prove ranks "$F"/z3_bf16_w5_odd/ckpt
 rm "$file" && prove ranks "$F"/z3_bf16_w5_odd/ckpt
 echo >ranks/global_step4/notes && ckpt verify ranks --made-from "$F"/z3_bf16_w5_odd/ckpt 2>/dev/null | grep metadata
+echo "-- old and new keys of config.json, which may contradict each other"
+fresh && change hf/config.json 'x["rope_theta"] = 50000.0; x["torch_dtype"] = x["dtype"]' && prove hf "$hf"
+change hf/config.json 'x["rope_theta"] = 5.0; x["torch_dtype"] = "float32"' && prove hf "$hf"
