@@ -460,17 +460,28 @@ static void diff_measure(diff_state *s, const ckpt_map *a, const ckpt_map *b)
 
 /* ---- step counts ---- */
 
+static const char diff_step_of[] = "step/";
+
+/* True for the step count of one parameter. */
+static bool diff_counts_steps(const ckpt_tensor *t)
+{
+    return t->role == CKPT_ROLE_STATE && t->n_elems == 1 &&
+           strncmp(t->name, diff_step_of, sizeof diff_step_of - 1) == 0;
+}
+
 /*
- * The step counts that a map's optimizer keeps for groups, by tensor of the map: NaN for none.
- * NULL: out of memory.
+ * The step counts that a map's optimizer keeps for groups, by tensor of the map: NaN for none, also
+ * if it keeps any for a parameter.  NULL: out of memory.
  */
 static double *diff_counts(const ckpt_map *map)
 {
     double *count = ckpt_alloc((map->tensors.n + 1) * sizeof *count);
     const ckpt_state *state = map->states.n == 1 ? map->states.at[0] : NULL;
 
-    for (size_t i = 0; count && i < map->tensors.n; i++)
+    for (size_t i = 0; count && i < map->tensors.n; i++) {
         count[i] = (double)NAN;
+        state = diff_counts_steps(map->tensors.at[i]) ? NULL : state;
+    }
     for (size_t g = 0; count && state && g < state->group.n; g++) {
         const ckpt_group *group = &state->group.at[g];
         const ckpt_value *step = ckpt_value_get(group->entry, "step");
@@ -512,20 +523,20 @@ static int diff_tied(diff_state *s, const ckpt_difference *d, bool *tied, ckpt_e
 /*
  * Report a tensor that only one map has, unless it is tied to a tensor that both have, or is a step
  * count that the other map's optimizer keeps for the parameter's group, as apex's FusedAdam does.
+ * An exact comparison wants the tensor.
  */
 static int diff_only(diff_state *s, const ckpt_difference *d, const ckpt_map *other, ckpt_err *err)
 {
-    static const char step[] = "step/";
     const ckpt_tensor *t = d->a ? d->a : d->b;
     double **count = d->a ? &s->count_b : &s->count_a, is = 0;
-    const char *param = t->name + sizeof step - 1;
+    const char *param;
     bool tied;
     int rc = diff_tied(s, d, &tied, err);
 
     if (rc != CKPT_OK || tied)
         return rc;
-    if (t->role == CKPT_ROLE_STATE && t->n_elems == 1 &&
-        strncmp(t->name, step, sizeof step - 1) == 0) {
+    if (!s->opts->exact && diff_counts_steps(t)) {
+        param = t->name + sizeof diff_step_of - 1;
         size_t at = ckpt_map_index(other, param, strlen(param));
         *count = *count ? *count : diff_counts(other);
         if (!*count)

@@ -184,8 +184,8 @@ static ckpt_map *make_run(float *w, int64_t step)
     return map;
 }
 
-/* Add the tensor "step/w". */
-static ckpt_map *with_step(ckpt_map *map, float *step)
+/* Add a step count. */
+static ckpt_map *with_step_of(ckpt_map *map, const char *name, float *step)
 {
     const ckpt_source source = {.kind = CKPT_SOURCE_MEMORY, .n_bytes = 4, .memory = step};
     const ckpt_tensor like = {.dtype = CKPT_F32, .role = CKPT_ROLE_STATE};
@@ -193,16 +193,21 @@ static ckpt_map *with_step(ckpt_map *map, float *step)
     uint32_t at;
 
     assert_int_equal(ckpt_map_add_source(map, &source, &at, NULL), CKPT_OK);
-    assert_int_equal(ckpt_map_add(map, "step/w", 6, &like, &t, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_add(map, name, strlen(name), &like, &t, NULL), CKPT_OK);
     assert_int_equal(ckpt_map_back_whole(map, t, at, 0, NULL), CKPT_OK);
     return map;
+}
+
+static ckpt_map *with_step(ckpt_map *map, float *step)
+{
+    return with_step_of(map, "step/w", step);
 }
 
 /* apex counts steps in a group's settings, torch for each parameter: the counts decide. */
 static void steps_of_groups(void **state)
 {
     float w[16] = {1}, step[1] = {3};
-    const ckpt_diff_opts opts = {0};
+    const ckpt_diff_opts opts = {0}, exact = {.size = sizeof exact, .exact = true};
     told t;
 
     (void)state;
@@ -214,6 +219,13 @@ static void steps_of_groups(void **state)
     assert_string_equal(t.what, "B");
     assert_int_equal(diff(make_run(w, -1), with_step(make_run(w, -1), step), &opts, &t),
                      CKPT_EDIFFERS);
+    assert_int_equal(diff(with_step(make_run(w, -1), step), make_run(w, 3), &exact, &t),
+                     CKPT_EDIFFERS);
+    // an optimizer that counts for each parameter does not count for groups
+    ckpt_map *both = with_step(with_step_of(make_run(w, -1), "step/v", step), step);
+    assert_int_equal(diff(both, with_step_of(make_run(w, 3), "step/v", step), &opts, &t),
+                     CKPT_EDIFFERS);
+    assert_string_equal(t.what, "A");
 }
 
 /* A map of a tensor "w", and of another name with its bytes. */
