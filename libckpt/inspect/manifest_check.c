@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +19,66 @@
 #include "libckpt/io/address.h"
 #include "libckpt/io/dir.h"
 #include "libckpt/io/manifest_name.h"
+
+/* ---- files, by what they are on the disk ---- */
+
+typedef struct manc_id {
+    uint64_t dev, ino;
+} manc_id;
+
+CKPT_VEC(manc_ids, manc_id);
+
+static int manc_by_id(const void *pa, const void *pb)
+{
+    const manc_id *a = pa, *b = pb;
+
+    return a->dev != b->dev ? (a->dev < b->dev ? -1 : 1) : (a->ino > b->ino) - (a->ino < b->ino);
+}
+
+/* Find out which files a list names, as far as they exist; links count as their targets. */
+static int manc_identify(manc_ids *out, ckpt_arena *a, const ckpt_hashed_vec *files,
+                         const char *folder, ckpt_err *err)
+{
+    for (size_t i = 0; i < files->n; i++) {
+        const char *path = ckpt_path_join(a, folder, files->at[i].name);
+        struct stat st;
+        manc_id *id;
+
+        if (path && stat(path, &st) != 0)
+            continue;
+        id = path ? ckpt_vec_push(out) : NULL;
+        if (!id)
+            return ckpt_fail_memory(err);
+        *id = (manc_id){st.st_dev, st.st_ino};
+    }
+    if (out->n > 1)
+        qsort(out->at, out->n, sizeof *out->at, manc_by_id);
+    return CKPT_OK;
+}
+
+static bool manc_has(const manc_ids *ids, uint64_t dev, uint64_t ino)
+{
+    const manc_id id = {dev, ino};
+
+    return ids->n > 0 && bsearch(&id, ids->at, ids->n, sizeof id, manc_by_id);
+}
+
+/*
+ * The first file of the checkpoint that is none of these: of the map, and the path itself, if it is
+ * a file. NULL: all are.
+ */
+static const char *manc_outside(const manc_ids *ids, const char *path, const ckpt_map *map)
+{
+    struct stat st;
+
+    if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && !manc_has(ids, st.st_dev, st.st_ino))
+        return path;
+    for (size_t i = 0; map && i < map->files.n; i++) {
+        if (!manc_has(ids, map->files.at[i].dev, map->files.at[i].ino))
+            return map->files.at[i].path;
+    }
+    return NULL;
+}
 
 /* ---- the manifest beside a checkpoint ---- */
 
@@ -335,30 +396,44 @@ static const char *manc_beside(const ckpt_manifest *m, ckpt_arena *a, const char
                : NULL;
 }
 
-static int manc_place(manc_check *c, ckpt_manifest_place *place, ckpt_arena *a, const char *path)
+/* Open the checkpoint to know its files; a damaged one has no map. */
+static ckpt_map *manc_open(const char *path, const char *tag, bool as_file)
 {
-    const char *tag = c->opts->open ? c->opts->open->tag : NULL;
-    const ckpt_open_opts open = {.tag = tag, .keep_slices = true};
+    const ckpt_open_opts open = {.tag = tag, .keep_slices = true, .whole_checkpoint = !as_file};
     ckpt_map *map = NULL;
     ckpt_err why = {0};
-    int rc;
 
-    *place = (ckpt_manifest_place){.folder = manc_beside(c->m, a, path), .whole = true};
-    if (place->folder)
-        return CKPT_OK;
-    // a damaged checkpoint has no map
     (void)ckpt_open(&map, path, &open, &why);
-    rc = ckpt_manifest_place_of(place, a, path, tag, map, c->err);
-    ckpt_map_free(map);
+    return map;
+}
+
+/* Report that the manifest does not describe all files that the checkpoint is read from. */
+static int manc_cover(manc_check *c, ckpt_arena *a, const char *path, const ckpt_map *map)
+{
+    manc_ids listed = {0};
+    int rc = manc_identify(&listed, a, &c->m->files, c->folder, c->err);
+    const char *file = rc == CKPT_OK ? manc_outside(&listed, path, map) : NULL;
+
+    if (rc == CKPT_OK && c->m->files.n == 0)
+        manc_say(c, "%s: the manifest lists no file", c->m->path);
+    else if (file)
+        manc_say(c, "%s: is not in the manifest, which describes other files", file);
+    ckpt_vec_free(&listed);
     return rc;
 }
 
 /* Compare files, then tensors. */
 static int manc_all(manc_check *c, ckpt_arena *a, const char *path)
 {
-    ckpt_manifest_place place = {0};
+    const ckpt_open_opts *open = c->opts->open;
+    const char *tag = open ? open->tag : NULL;
+    ckpt_manifest_place place = {.folder = manc_beside(c->m, a, path), .whole = true};
     ckpt_hashed_vec found = {0};
-    int rc = manc_place(c, &place, a, path);
+    ckpt_map *map = manc_open(path, tag, open && !open->whole_checkpoint);
+    int rc = CKPT_OK;
+
+    if (!place.folder)
+        rc = ckpt_manifest_place_of(&place, a, path, tag, map, c->err);
 
     if (rc == CKPT_OK)
         rc = manc_enter(c, a, place.folder);
@@ -368,8 +443,11 @@ static int manc_all(manc_check *c, ckpt_arena *a, const char *path)
         rc = ckpt_manifest_hash_files(&found, place.folder, c->opts->run, c->err);
     if (rc == CKPT_OK)
         rc = manc_files(c, &found);
-    if (rc == CKPT_OK && c->n_bad > 0 && !c->stopped)
+    if (rc == CKPT_OK && c->n_bad == 0)
+        rc = manc_cover(c, a, path, map);
+    else if (rc == CKPT_OK && !c->stopped)
         rc = manc_name_tensors(c, path);
+    ckpt_map_free(map);
     ckpt_vec_free(&found);
     return rc;
 }
