@@ -3,7 +3,6 @@
  * manifest_check.c: compares a checkpoint with its manifest or with the hashes of a hub, and two
  * manifests with each other.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -89,45 +88,54 @@ static bool manc_exists(const ckpt_manifest_place *place)
     return stat(place->file, &st) == 0 || errno != ENOENT;
 }
 
-/* The only folder in a run that has a manifest; NULL: none has, or several. */
-static const char *manc_only(ckpt_arena *a, const char *run)
+/* Open the checkpoint to know its files; a damaged one has no map. */
+static ckpt_map *manc_open(const char *path, const char *tag, bool as_file)
 {
-    DIR *dir = opendir(run);
-    const struct dirent *entry;
-    const char *only = NULL;
-    unsigned n = 0;
+    const ckpt_open_opts open = {.tag = tag, .keep_slices = true, .whole_checkpoint = !as_file};
+    ckpt_map *map = NULL;
+    ckpt_err why = {0};
 
-    while (dir && n < 2 && (entry = readdir(dir))) {
-        const char *file =
-            entry->d_name[0] != '.'
-                ? ckpt_arena_printf(a, "%s/%s/" CKPT_MANIFEST_NAME, run, entry->d_name)
-                : NULL;
-
-        if (file && access(file, F_OK) == 0) {
-            only = ckpt_arena_string(a, entry->d_name, strlen(entry->d_name));
-            n++;
-        }
-    }
-    if (dir)
-        (void)closedir(dir);
-    return n == 1 ? only : NULL;
+    (void)ckpt_open(&map, path, &open, &why);
+    return map;
 }
 
-/* Find the place of a manifest that exists; *found: there is one. */
+/*
+ * Find the manifest of a checkpoint, in a run that of the tag that was opened. A file may belong to
+ * the manifest of its folder. place->file: NULL if there is none.
+ */
 static int manc_locate(ckpt_manifest_place *place, ckpt_arena *a, const char *path, const char *tag,
-                       bool *found, ckpt_err *err)
+                       const ckpt_map *map, ckpt_err *err)
 {
-    int rc = ckpt_manifest_place_of(place, a, path, tag, NULL, err);
+    // a damaged checkpoint has no map
+    int rc = ckpt_manifest_place_of(place, a, path, map ? NULL : tag, map, err);
 
-    *found = rc == CKPT_OK && manc_exists(place);
-    if (rc != CKPT_OK || *found)
-        return rc;
-    // the shard of a model folder belongs to the manifest of the folder
-    if (!place->whole)
-        rc = ckpt_manifest_place_of(place, a, place->folder, NULL, NULL, err);
-    else if (!tag && manc_only(a, path))
-        rc = ckpt_manifest_place_of(place, a, path, manc_only(a, path), NULL, err);
-    *found = rc == CKPT_OK && manc_exists(place);
+    if (rc == CKPT_OK && !place->whole && !manc_exists(place)) {
+        place->file = ckpt_path_join(a, place->folder, CKPT_MANIFEST_NAME);
+        rc = place->file ? CKPT_OK : ckpt_fail_memory(err);
+    }
+    if (rc == CKPT_OK && !manc_exists(place))
+        place->file = NULL;
+    return rc;
+}
+
+/* Read the manifest that was found, which must list the file at `path`, if it is one. */
+static int manc_read(ckpt_manifest **out, ckpt_arena *a, const ckpt_manifest_place *place,
+                     const char *path, ckpt_err *err)
+{
+    ckpt_manifest *m = NULL;
+    manc_ids listed = {0};
+    int rc = ckpt_manifest_read(&m, place->file, err);
+
+    if (rc == CKPT_OK)
+        rc = manc_identify(&listed, a, &m->files, place->folder, err);
+    if (rc == CKPT_OK && manc_outside(&listed, path, NULL))
+        rc = ckpt_fail(err, CKPT_EDIGEST, "%s: is not in %s, which describes other files", path,
+                       place->file);
+    ckpt_vec_free(&listed);
+    if (rc == CKPT_OK)
+        *out = m;
+    else
+        ckpt_manifest_free(m);
     return rc;
 }
 
@@ -135,18 +143,25 @@ int ckpt_manifest_find(ckpt_manifest **out, const char *path, const char *tag, c
 {
     ckpt_err_clear(err);
     ckpt_arena *a = ckpt_arena_new(0);
-    ckpt_manifest_place place;
-    bool found = false;
+    ckpt_manifest_place place = {0};
+    ckpt_map *map = NULL;
     int rc = a ? CKPT_OK : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK && (!out || !path || !*path))
         rc = ckpt_fail(err, CKPT_EUSAGE, "no checkpoint to find the manifest of");
     if (out)
         *out = NULL;
-    if (rc == CKPT_OK && !ckpt_address_is(path))
-        rc = manc_locate(&place, a, path, tag, &found, err);
-    if (rc == CKPT_OK && found)
-        rc = ckpt_manifest_read(out, place.file, err);
+    if (rc == CKPT_OK && !ckpt_address_is(path)) {
+        if (access(path, F_OK) != 0)
+            rc = ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot be opened", path);
+        else
+            map = manc_open(path, tag, false);
+        if (rc == CKPT_OK)
+            rc = manc_locate(&place, a, path, tag, map, err);
+    }
+    if (rc == CKPT_OK && place.file)
+        rc = manc_read(out, a, &place, path, err);
+    ckpt_map_free(map);
     ckpt_arena_free(a);
     return rc;
 }
@@ -228,6 +243,9 @@ int ckpt_manifest_diff(const ckpt_manifest *a, const ckpt_manifest *b, ckpt_hash
     size_t n = 0;
     int rc = a && b ? CKPT_OK : ckpt_fail(err, CKPT_EUSAGE, "two manifests are needed");
 
+    if (rc == CKPT_OK && a->tensors.n == 0 && b->tensors.n == 0)
+        rc = ckpt_fail(err, CKPT_EUNSUPPORTED, "%s and %s: list no tensors to compare", a->path,
+                       b->path);
     if (rc == CKPT_OK)
         rc = manc_tensors(&a->tensors, &b->tensors, fn, ctx, &n, err);
     return rc == CKPT_OK && n > 0
@@ -394,17 +412,6 @@ static const char *manc_beside(const ckpt_manifest *m, ckpt_arena *a, const char
     return end && (size_t)(end - path) == n && strncmp(m->path, path, n) == 0
                ? ckpt_arena_string(a, m->path, n)
                : NULL;
-}
-
-/* Open the checkpoint to know its files; a damaged one has no map. */
-static ckpt_map *manc_open(const char *path, const char *tag, bool as_file)
-{
-    const ckpt_open_opts open = {.tag = tag, .keep_slices = true, .whole_checkpoint = !as_file};
-    ckpt_map *map = NULL;
-    ckpt_err why = {0};
-
-    (void)ckpt_open(&map, path, &open, &why);
-    return map;
 }
 
 /* Report that the manifest does not describe all files that the checkpoint is read from. */

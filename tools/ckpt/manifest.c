@@ -106,6 +106,8 @@ int manifest_verify(manifest_vouch *v, const cli_args *a, const char *path, ckpt
         return CKPT_OK;
     rc = v->file ? ckpt_manifest_read(&m, v->file, err)
                  : ckpt_manifest_find(&m, path, v->tag ? v->tag : a->open.tag, err);
+    if (rc == CKPT_EDIGEST)
+        (void)v->finding(v->ctx, 2, rc, err->text);
     if (rc == CKPT_OK && ranks_shared()) {
         v->skipped = m != NULL;
     } else if (rc == CKPT_OK && m) {

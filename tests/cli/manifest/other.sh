@@ -11,3 +11,17 @@ ckpt convert --map none a.safetensors m.gguf --max-shard-size 10KB --manifest -q
 ckpt convert --map none a.safetensors m.gguf -q
 ckpt verify m.gguf | tail -2
 ckpt verify m-00001-of-*.gguf | tail -2
+# nor does the manifest of a folder below, of another tag, or of a folder that does not list the file
+ckpt convert "$FIXTURES/hf_bert_sharded" t --to hf -q && ckpt convert t t/checkpoint-5 --to hf --manifest -q
+ckpt verify t
+ckpt verify t --manifest t/checkpoint-5/ckpt-manifest.json | head -3
+echo checkpoint-5 >t/latest && ckpt verify t
+ckpt reshard "$FIXTURES/z1_bf16_w2_fp32acc/ckpt" run --to zero --manifest -q
+cp -r run/global_step4 run/global_step5 && rm run/global_step5/ckpt-manifest.*
+ckpt verify run --tag global_step5
+ckpt verify run --tag global_step5 --manifest run/global_step4/ckpt-manifest.json | tail -2
+ckpt diff --manifest t/checkpoint-5/no1 t/checkpoint-5/no2
+cp a.safetensors t/checkpoint-5/new.safetensors
+ckpt verify t/checkpoint-5/new.safetensors
+ckpt diff --manifest t/checkpoint-5/new.safetensors t/checkpoint-5
+ckpt diff --manifest none.json none.json
