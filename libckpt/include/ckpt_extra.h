@@ -534,7 +534,8 @@ CKPT_API int ckpt_manifest_check(const ckpt_manifest *m, const char *path,
  * Compare files with the hashes that the Hugging Face hub has given them: a file of its cache is a
  * link to a file that is named by the SHA-256.
  *
- * n        gets the number of files with a known hash
+ * n        gets the number of files with a known hash; 0 if a file that the checkpoint is read from
+ *          has none
  * Errors   CKPT_EDIGEST: a file differs; finding receives each
  */
 CKPT_API int ckpt_hub_check(const char *path, const ckpt_run_opts *run, ckpt_finding_fn finding,

@@ -142,7 +142,10 @@ class manifest
         c.relay.rethrow();
         detail::check(rc, err, path);
     }
-    /* Compare files with the hub's hashes; returns the number of files that have one. */
+    /*
+     * Compare files with the hub's hashes; returns the number of files that have one, or 0 if a
+     * file that the checkpoint is read from has none.
+     */
     static std::uint64_t hub_check(std::string_view path,
                                    const manifest_options &o = manifest_options())
     {

@@ -541,11 +541,12 @@ static int manc_hub_files(manc_check *c, ckpt_hashed_vec *files, ckpt_arena *a, 
     return rc;
 }
 
-/* The files to look at: one, or all below a folder. */
-static int manc_hub_list(manc_check *c, ckpt_hashed_vec *files, ckpt_arena *a, const char *path)
+/* The files to look at: one, or all below the folder of the checkpoint. */
+static int manc_hub_list(manc_check *c, ckpt_hashed_vec *files, ckpt_arena *a, const char *path,
+                         const ckpt_map *map)
 {
     ckpt_manifest_place place;
-    int rc = ckpt_manifest_place_of(&place, a, path, NULL, NULL, c->err);
+    int rc = ckpt_manifest_place_of(&place, a, path, NULL, map, c->err);
     const char *slash = strrchr(path, '/');
     ckpt_hashed *one;
 
@@ -571,6 +572,8 @@ int ckpt_hub_check(const char *path, const ckpt_run_opts *run, ckpt_finding_fn f
     ckpt_run_opts own;
     const ckpt_manifest_opts opts = {.run = &own};
     manc_check c = {.opts = &opts, .fn = finding, .ctx = ctx, .err = err};
+    ckpt_map *map = NULL;
+    manc_ids ids = {0};
     uint64_t known = 0;
     int rc = ckpt_opts_take(&own, sizeof own, run, "ckpt_run_opts", err);
 
@@ -578,10 +581,19 @@ int ckpt_hub_check(const char *path, const ckpt_run_opts *run, ckpt_finding_fn f
         rc = ckpt_fail(err, CKPT_EUSAGE, "no path to check");
     if (rc == CKPT_OK && !a)
         rc = ckpt_fail_memory(err);
-    if (rc == CKPT_OK && !ckpt_address_is(path))
-        rc = manc_hub_list(&c, &files, a, path);
+    if (rc == CKPT_OK && !ckpt_address_is(path)) {
+        map = manc_open(path, NULL, false);
+        rc = manc_hub_list(&c, &files, a, path, map);
+    }
     if (rc == CKPT_OK)
         rc = manc_hub_files(&c, &files, a, &known);
+    // hashes of some files say nothing about the values in the others
+    if (rc == CKPT_OK && known > 0)
+        rc = manc_identify(&ids, a, &files, c.folder, err);
+    if (known > 0 && manc_outside(&ids, path, map))
+        known = 0;
+    ckpt_map_free(map);
+    ckpt_vec_free(&ids);
     ckpt_vec_free(&files);
     ckpt_arena_free(a);
     if (n)

@@ -116,9 +116,12 @@ int manifest_verify(manifest_vouch *v, const cli_args *a, const char *path, ckpt
         rc = ckpt_manifest_check(m, path, &opts, v->finding, v->ctx, err);
     }
     ckpt_manifest_free(m);
-    return rc == CKPT_OK && !ranks_shared()
-               ? ckpt_hub_check(path, &run, v->finding, v->ctx, &v->n_hub, err)
-               : rc;
+    if (rc == CKPT_OK && !ranks_shared())
+        rc = ckpt_hub_check(path, &run, v->finding, v->ctx, &v->n_hub, err);
+    // of a run, it looks at the newest tag
+    if (a->open.tag)
+        v->n_hub = 0;
+    return rc;
 }
 
 /* ---- diff ---- */
