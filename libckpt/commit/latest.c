@@ -2,7 +2,7 @@
 /*
  * latest.c: writes `latest`, the small file that names the checkpoint to resume from.
  */
-#define _GNU_SOURCE // O_DIRECTORY
+#define _GNU_SOURCE // O_DIRECTORY, renameat2
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -89,7 +89,25 @@ static int lat_write_temp(int dir, char temp[LAT_NAME], const char *name, const 
     return sys;
 }
 
-int ckpt_latest_replace(const char *folder, const char *name, const char *text, ckpt_err *err)
+/* Give a file its name, which if `anew` no file may have. 0 or an errno. */
+static int lat_rename(int dir, const char *temp, const char *name, bool anew)
+{
+    struct stat st;
+
+    if (anew) {
+        if (renameat2(dir, temp, dir, name, RENAME_NOREPLACE) == 0)
+            return 0;
+        // EINVAL, ENOSYS: this file system does not support the flag; check, then rename.
+        if (errno != EINVAL && errno != ENOSYS)
+            return errno;
+        if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+            return EEXIST;
+    }
+    return renameat(dir, temp, dir, name) == 0 ? 0 : errno;
+}
+
+static int lat_place(const char *folder, const char *name, const char *text, bool anew,
+                     ckpt_err *err)
 {
     char temp[LAT_NAME];
     int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = CKPT_OK;
@@ -99,8 +117,11 @@ int ckpt_latest_replace(const char *folder, const char *name, const char *text, 
     int sys = lat_write_temp(dir, temp, name, text);
     if (sys != 0) {
         rc = ckpt_fail_sys(err, CKPT_EIO, sys, "%s: cannot write a new `%s`", folder, name);
-    } else if (renameat(dir, temp, dir, name) != 0) {
-        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot replace `%s`", folder, name);
+    } else if ((sys = lat_rename(dir, temp, name, anew)) != 0) {
+        rc = sys == EEXIST
+                 ? ckpt_fail(err, CKPT_EUSAGE, "%s/%s: exists already; choose another name", folder,
+                             name)
+                 : ckpt_fail_sys(err, CKPT_EIO, sys, "%s: cannot replace `%s`", folder, name);
         (void)unlinkat(dir, temp, 0);
     } else if (ckpt_fsync(dir) != 0) {
         rc = ckpt_fail_sys(err, CKPT_EIO, errno,
@@ -108,4 +129,14 @@ int ckpt_latest_replace(const char *folder, const char *name, const char *text, 
     }
     (void)close(dir);
     return rc;
+}
+
+int ckpt_latest_replace(const char *folder, const char *name, const char *text, ckpt_err *err)
+{
+    return lat_place(folder, name, text, false, err);
+}
+
+int ckpt_latest_create(const char *folder, const char *name, const char *text, ckpt_err *err)
+{
+    return lat_place(folder, name, text, true, err);
 }

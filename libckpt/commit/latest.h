@@ -32,4 +32,7 @@ int ckpt_latest_write(int folder, const char *name, const char *text, bool sync)
  */
 int ckpt_latest_replace(const char *folder, const char *name, const char *text, ckpt_err *err);
 
+/* The same for a file that must not exist (CKPT_EUSAGE). */
+int ckpt_latest_create(const char *folder, const char *name, const char *text, ckpt_err *err);
+
 #endif

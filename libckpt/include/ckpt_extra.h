@@ -404,15 +404,16 @@ typedef struct ckpt_attest_opts {
     size_t n_operands;
     const ckpt_map *from, *to;     /* the maps of the run */
     const ckpt_run_report *report; /* of the run */
-    const ckpt_run_opts *run;      /* only progress counts; or NULL */
+    const ckpt_run_opts *run;      /* only progress and force count; or NULL */
 } ckpt_attest_opts;
 
 /*
  * Write an in-toto statement about a conversion: the SHA-256 of the files of source and result, the
  * command, and the counts of the run (ckpt-signature(5)). It hashes the files of from, which must
- * not have changed since they were read, and of to, and replaces an older file.
+ * not have changed since they were read, and of to. With force it replaces an older statement.
  *
- * Errors   CKPT_EUNSUPPORTED: a remote source; CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED
+ * Errors   CKPT_EUNSUPPORTED: a remote source; CKPT_EUSAGE: the file exists, and without force or
+ *          if it is no statement is not replaced; CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED
  */
 CKPT_API int ckpt_attest_write(const char *file, const ckpt_attest_opts *opts, ckpt_err *err);
 

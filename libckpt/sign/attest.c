@@ -201,18 +201,43 @@ static int att_put(ckpt_bytes *out, const ckpt_attest_opts *o, const ckpt_signed
     return ok && ckpt_bytes_add(out, "", 1) ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* Write the text to its place, which appears complete. */
-static int att_replace(const char *file, const ckpt_bytes *text, ckpt_err *err)
+/* With force, an older statement may be replaced, and nothing else. */
+static int att_may_replace(bool *old, const char *file, bool force, ckpt_err *err)
 {
-    const char *slash = strrchr(file, '/');
+    ckpt_attested *a = NULL;
+    struct stat st;
+    int rc;
+
+    *old = force && lstat(file, &st) == 0;
+    if (!*old)
+        return CKPT_OK;
+    if (!S_ISREG(st.st_mode))
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: exists, and is not a file; choose another name",
+                         file);
+    rc = ckpt_attest_read(&a, file, NULL);
+    ckpt_attest_free(a);
+    return rc == CKPT_OK
+               ? rc
+               : ckpt_fail(err, CKPT_EUSAGE,
+                           "%s: exists, and is not a statement about a conversion; choose another "
+                           "name",
+                           file);
+}
+
+/* Write the text to its place, which appears complete. */
+static int att_replace(const char *file, const ckpt_bytes *text, bool force, ckpt_err *err)
+{
+    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
     ckpt_arena *arena = ckpt_arena_new(0);
     const char *folder = arena ? ckpt_arena_string(arena, slash ? file : ".",
                                                    slash > file ? (uint64_t)(slash - file) : 1)
                                : NULL;
-    int rc =
-        folder ? ckpt_latest_replace(folder, slash ? slash + 1 : file, (const char *)text->at, err)
-               : ckpt_fail_memory(err);
+    bool old = false;
+    int rc = folder ? att_may_replace(&old, file, force, err) : ckpt_fail_memory(err);
 
+    if (rc == CKPT_OK)
+        rc = (old ? ckpt_latest_replace : ckpt_latest_create)(folder, name, (const char *)text->at,
+                                                              err);
     ckpt_arena_free(arena);
     return rc;
 }
@@ -254,7 +279,7 @@ int ckpt_attest_write(const char *file, const ckpt_attest_opts *opts, ckpt_err *
     if (rc == CKPT_OK)
         rc = att_put(&text, &o, &result, &source, err);
     if (rc == CKPT_OK)
-        rc = att_replace(file, &text, err);
+        rc = att_replace(file, &text, run.force, err);
     ckpt_vec_free(&text);
     ckpt_vec_free(&result);
     ckpt_vec_free(&source);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attest.c: writes statements about conversions, and takes the options of a conversion from one. */
+#define _GNU_SOURCE // realpath
 #include "tools/ckpt/attest.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,26 +35,163 @@ static bool attest_listed(const char *list, const char *name)
 
 /* ---- writing ---- */
 
-/* True if the folder of a file exists, or is in the target, which the conversion makes. */
-static bool attest_has_folder(const char *path, const char *target)
+/*
+ * The real path of a file that need not exist: of the part that exists, then the rest. NULL: out of
+ * memory.
+ */
+static char *attest_real(const char *path)
 {
-    size_t n = strlen(target);
+    size_t n = strlen(path), m = 0;
+    char *real = NULL;
 
-    if (strncmp(path, target, n) == 0 && (path[n] == '/' || (n && path[n - 1] == '/')))
-        return true;
-    const char *slash = strrchr(path, '/');
-    char *folder = slash > path ? strndup(path, (size_t)(slash - path)) : NULL;
-    struct stat st;
-    bool has = !folder || (stat(folder, &st) == 0 && S_ISDIR(st.st_mode));
+    for (;;) {
+        char *head = n ? strndup(path, n) : strdup(".");
 
+        real = head ? realpath(head, NULL) : NULL;
+        free(head);
+        if (real || n == 0)
+            break;
+        while (n > 1 && path[n - 1] == '/')
+            n--;
+        while (n > 0 && path[n - 1] != '/')
+            n--;
+    }
+    m = real ? strlen(real) : 0;
+    char *out = real ? calloc(1, m + strlen(path + n) + 2) : NULL;
+    if (out) {
+        m = m == 1 ? 0 : m; // the root
+        memcpy(out, real, m);
+    }
+    for (const char *at = path + n; out && *at; at += strcspn(at, "/")) {
+        size_t k;
+
+        at += strspn(at, "/");
+        k = strcspn(at, "/");
+        if (k == 0 || (k == 1 && *at == '.'))
+            continue;
+        out[m++] = '/';
+        memcpy(out + m, at, k);
+        m += k;
+    }
+    free(real);
+    return out;
+}
+
+/* True if a path is another one, or, if `within`, a folder on the way to it. */
+static bool attest_leads(const char *path, const char *to, bool within)
+{
+    size_t n = strlen(path);
+
+    return strncmp(to, path, n) == 0 && (to[n] == 0 || (within && to[n] == '/'));
+}
+
+/* A planned output, compared with the place of the statement. */
+typedef struct attest_place {
+    char *file, *folder; /* real paths of the statement and of its folder */
+    bool taken, made;    /* file is part of the output; the run makes folder */
+} attest_place;
+
+/* Compare with one file of the output. */
+static bool attest_meet(attest_place *p, const char *dir, const char *below, const char *name)
+{
+    size_t n = strlen(dir) + (below ? strlen(below) : 0) + strlen(name) + 3;
+    char *path = malloc(n), *real = NULL;
+
+    if (path) {
+        (void)snprintf(path, n, "%s/%s%s%s", dir, below ? below : "", below ? "/" : "", name);
+        real = attest_real(path);
+    }
+    if (real) {
+        p->taken = p->taken || attest_leads(p->file, real, true);
+        p->made = p->made || (strcmp(p->folder, real) != 0 && attest_leads(p->folder, real, true));
+    }
+    free(path);
+    free(real);
+    return real != NULL;
+}
+
+/* Compare the place of the statement with the files of the output. */
+static bool attest_meet_all(attest_place *p, const ckpt_map *to, const char *file)
+{
+    const char *dir = ckpt_map_output_dir(to), *below = ckpt_map_output_folder(to);
+    const char *pointer = ckpt_map_output_pointer(to), *slash = strrchr(file, '/');
+    char *folder = slash ? strndup(file, slash > file ? (size_t)(slash - file) : 1) : strdup(".");
+    bool ok = folder != NULL;
+
+    p->file = attest_real(file);
+    p->folder = folder ? attest_real(folder) : NULL;
     free(folder);
-    return has;
+    ok = ok && p->file && p->folder;
+    if (ok && pointer)
+        ok = attest_meet(p, dir, NULL, pointer);
+    for (size_t i = 0; ok && i < ckpt_map_file_count(to); i++)
+        ok = attest_meet(p, dir, below, ckpt_map_file_path(to, i));
+    return ok;
+}
+
+/* True for the name of a manifest, or of its list. */
+static bool attest_is_manifest(const char *path)
+{
+    static const char *const ends[] = {"manifest.json", "manifest.sha256"};
+    size_t n = strlen(path);
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t m = strlen(ends[i]);
+
+        if (n >= m && strcmp(path + n - m, ends[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Refuse to replace a file that is not an older statement. */
+static int attest_check_old(const write_args *a, ckpt_err *err)
+{
+    ckpt_attested *old = NULL;
+    struct stat st;
+
+    if (lstat(a->attest, &st) != 0)
+        return CKPT_OK;
+    if (!S_ISREG(st.st_mode))
+        return fail(err, CKPT_EUSAGE, "%s: exists, and is not a file; choose another name",
+                    a->attest);
+    if (!a->cli.run.force)
+        return fail(err, CKPT_EUSAGE, "%s: exists already; use --force to replace it", a->attest);
+    int rc = ckpt_attest_read(&old, a->attest, NULL);
+    ckpt_attest_free(old);
+    return rc == CKPT_OK ? rc
+                         : fail(err, CKPT_EUSAGE,
+                                "%s: exists, and is not a statement about a conversion; choose "
+                                "another name",
+                                a->attest);
+}
+
+int attest_check_place(const convert_job *job, const write_args *a, ckpt_err *err)
+{
+    attest_place p = {0};
+    struct stat st;
+    int rc = CKPT_OK;
+
+    if (!a->attest)
+        return CKPT_OK;
+    if (!attest_meet_all(&p, job->to, a->attest))
+        rc = fail(err, CKPT_ELIMIT, "out of memory");
+    else if (p.taken || attest_is_manifest(a->attest))
+        rc = fail(err, CKPT_EUSAGE,
+                  p.taken ? "%s: is part of the output; choose another name for the statement"
+                          : "%s: is the name of a manifest; choose another one for the statement",
+                  a->attest);
+    else if (!p.made && (stat(p.folder, &st) != 0 || !S_ISDIR(st.st_mode)))
+        rc = fail(err, CKPT_EMISSING, "%s: its folder does not exist", a->attest);
+    else
+        rc = attest_check_old(a, err);
+    free(p.file);
+    free(p.folder);
+    return rc;
 }
 
 int attest_check(const convert_job *job, const write_args *a, ckpt_err *err)
 {
-    struct stat st;
-
     if (!a->attest)
         return CKPT_OK;
     if (args_to_stdout(&a->cli))
@@ -65,14 +204,7 @@ int attest_check(const convert_job *job, const write_args *a, ckpt_err *err)
                         "%s: --attest hashes files on this machine: download the source",
                         ckpt_map_file_path(job->from, i));
     }
-    if (!attest_has_folder(a->attest, job->target.path))
-        return fail(err, CKPT_EMISSING, "%s: its folder does not exist", a->attest);
-    if (stat(a->attest, &st) != 0 || (S_ISREG(st.st_mode) && a->cli.run.force))
-        return CKPT_OK;
-    return fail(err, CKPT_EUSAGE,
-                S_ISREG(st.st_mode) ? "%s: exists already; use --force to replace it"
-                                    : "%s: exists, and is not a file; choose another name",
-                a->attest);
+    return CKPT_OK;
 }
 
 /* List the options of a command line with the values that were written. */
@@ -103,6 +235,7 @@ int attest_write(const convert_job *job, const write_args *a, ckpt_err *err)
 {
     attest_options options = {0};
     ckpt_run_opts run = a->cli.run;
+    ckpt_err why = {0};
     progress p;
     int rc = CKPT_OK;
 
@@ -125,8 +258,10 @@ int attest_write(const convert_job *job, const write_args *a, ckpt_err *err)
                                    .run = &run};
     if (rc == CKPT_OK) {
         progress_begin(&p, "hashing", a->cli.quiet, &run);
-        rc = ckpt_attest_write(a->attest, &opts, err);
+        rc = ckpt_attest_write(a->attest, &opts, &why);
         progress_end(&p);
+        if (rc != CKPT_OK)
+            rc = fail(err, rc, "%s (the output is complete, but it has no statement)", why.text);
     }
     ckpt_vec_free(&options);
     return rc;

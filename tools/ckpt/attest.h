@@ -9,6 +9,12 @@
 /* Before a run: check that a statement about it can be written. */
 int attest_check(const convert_job *job, const write_args *a, ckpt_err *err);
 
+/*
+ * After job_prepare: check that the statement replaces no file of the output, and nothing but an
+ * older statement.
+ */
+int attest_check_place(const convert_job *job, const write_args *a, ckpt_err *err);
+
 /* After a run: write the statement of --attest, if it was given. */
 int attest_write(const convert_job *job, const write_args *a, ckpt_err *err);
 

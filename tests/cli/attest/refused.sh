@@ -15,9 +15,39 @@ ls a.safetensors
 try ckpt convert -q src a.safetensors --attest no/such/folder/a.json
 ls a.safetensors
 try ckpt convert -q -f src a.safetensors --attest there.json
+cat there.json | wc -c
+ls a.safetensors
+rm there.json
+try ckpt convert -q -f src a.safetensors --attest there.json
 try ckpt convert -q src - --to safetensors --attest b.json | wc -c
 try ckpt convert -q src b.safetensors --attest b.json --dry-run >/dev/null
 ls b.json
+echo "== files of others" >&2
+# not a file of the output or its manifest, with whichever name
+run=$FIXTURES/z1_bf16_w2_fp32acc/ckpt
+for at in c.safetensors ./c.safetensors c.safetensors/x.json c.safetensors.manifest.json ../"${PWD##*/}"/c.safetensors; do
+    try ckpt convert -q src c.safetensors --attest "$at"
+done
+for at in c2 c2/model.safetensors c2/config.json c2/no/x.json c2/ckpt-manifest.sha256 c2/model.safetensors/x; do
+    try ckpt convert -q src c2 --to hf --attest "$at"
+done
+for at in rr/latest rr/global_step5 rr/latest/x; do
+    try ckpt reshard -q "$run" rr --to zero --to-tag global_step5 --attest "$at"
+done
+# nor a source
+ln src/config.json linked
+ln -s src/config.json symbolic
+find src -type f -exec cksum {} + >before
+for at in src/config.json src/model.safetensors linked symbolic src/../linked; do
+    try ckpt convert -q -f src c.safetensors --attest "$at"
+done
+find src -type f -exec cksum {} + | cmp - before
+ls -d c.safetensors* c2 rr
+# beside the files of a folder, and over an older statement
+try ckpt convert -q src c2 --to hf --attest c2/x.json
+try ckpt convert -q -f src c3.safetensors --attest c2/x.json
+try ckpt reshard -q "$run" rr --to zero --to-tag global_step5 --attest rr/global_step5/x.json
+ls c2 rr rr/global_step5 | grep -c json
 echo "== read" >&2
 try ckpt verify a.safetensors --attest there.json
 try ckpt verify -q a.safetensors --made-from src --attest src/config.json

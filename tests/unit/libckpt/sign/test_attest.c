@@ -47,6 +47,7 @@ static int attest(ckpt_err *err)
 {
     static const ckpt_option options[] = {{"to", "torch"}, {"untie", NULL}};
     const char *operands[] = {source, result};
+    const ckpt_run_opts run = {.size = sizeof run, .force = true};
     const ckpt_attest_opts opts = {.size = sizeof opts,
                                    .command = "convert",
                                    .source = source,
@@ -57,7 +58,8 @@ static int attest(ckpt_err *err)
                                    .n_operands = 2,
                                    .from = from,
                                    .to = to,
-                                   .report = &report};
+                                   .report = &report,
+                                   .run = &run};
 
     return ckpt_attest_write(statement, &opts, err);
 }
