@@ -368,7 +368,8 @@ typedef struct ckpt_sign_report {
  * Sign a model: a folder with all files below it, or one file. The bundle is that of OpenSSF model
  * signing 1.0 (ckpt-signature(5)); git's files and the bundle itself are not part of it.
  *
- * Errors   CKPT_EUSAGE: the bundle exists without run->force, the certificate is for another key;
+ * Errors   CKPT_EUSAGE: a file is in the bundle's place, without run->force or that is no bundle;
+ *          the certificate is for another key;
  *          CKPT_EUNSUPPORTED: another kind of key, a link; CKPT_EDIGEST: a certificate that nobody
  *          would accept; CKPT_EFORMAT, CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED
  */

@@ -192,45 +192,74 @@ static int sgn_state(sgn_job *j, ckpt_bytes *out, ckpt_err *err)
     return rc;
 }
 
-/* Write the bundle, which appears complete. */
-static int sgn_write(const sgn_job *j, const ckpt_bundle *b, ckpt_err *err)
+/* Check that a file is an older signature, and not what is to be signed. */
+static int sgn_check_old(const sgn_job *j, const struct stat *st, ckpt_err *err)
 {
-    ckpt_bytes text = {0};
-    int rc = ckpt_bundle_write(&text, b, err);
+    const char *file = j->opts.signature;
+    ckpt_bundle old = {0};
+    struct stat model;
+    char *text = NULL;
+    uint64_t n = 0;
 
-    if (rc == CKPT_OK && !ckpt_bytes_add(&text, "\n", 2)) // and the terminator
-        rc = ckpt_fail_memory(err);
+    if (stat(j->path, &model) == 0 && model.st_dev == st->st_dev && model.st_ino == st->st_ino)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: is the file to sign; choose another name", file);
+    int rc = ckpt_io_slurp(&text, &n, file, CKPT_BUNDLE_MAX, NULL);
     if (rc == CKPT_OK)
-        rc = ckpt_latest_replace(j->folder, j->file, (const char *)text.at, err);
-    ckpt_vec_free(&text);
-    return rc;
+        rc = ckpt_bundle_parse(&old, file, text, n, NULL);
+    ckpt_bundle_free(&old);
+    ckpt_free(text);
+    return rc == CKPT_OK
+               ? rc
+               : ckpt_fail(err, CKPT_EUSAGE,
+                           "%s: exists, and is not a signature; choose another name", file);
 }
 
 /* Refuse to replace a file that may be something else. */
-static int sgn_check_place(const sgn_job *j, ckpt_err *err)
+static int sgn_check_place(const sgn_job *j, bool *old, ckpt_err *err)
 {
     struct stat st;
 
-    if (lstat(j->opts.signature, &st) != 0)
+    *old = lstat(j->opts.signature, &st) == 0;
+    if (!*old)
         return CKPT_OK;
     if (!S_ISREG(st.st_mode))
         return ckpt_fail(err, CKPT_EUSAGE, "%s: exists, and is not a file; choose another name",
                          j->opts.signature);
     return j->run.force
-               ? CKPT_OK
+               ? sgn_check_old(j, &st, err)
                : ckpt_fail(err, CKPT_EUSAGE, "%s: exists already; use --force to replace it",
                            j->opts.signature);
+}
+
+/* Write the bundle, which appears complete. */
+static int sgn_write(const sgn_job *j, const ckpt_bundle *b, ckpt_err *err)
+{
+    ckpt_bytes text = {0};
+    bool old = false;
+    int rc = ckpt_bundle_write(&text, b, err);
+
+    if (rc == CKPT_OK && !ckpt_bytes_add(&text, "\n", 2)) // and the terminator
+        rc = ckpt_fail_memory(err);
+    // hashing took time
+    if (rc == CKPT_OK)
+        rc = sgn_check_place(j, &old, err);
+    if (rc == CKPT_OK)
+        rc = (old ? ckpt_latest_replace : ckpt_latest_create)(j->folder, j->file,
+                                                              (const char *)text.at, err);
+    ckpt_vec_free(&text);
+    return rc;
 }
 
 int ckpt_sign(const char *path, const ckpt_sign_opts *opts, ckpt_sign_report *report, ckpt_err *err)
 {
     ckpt_err_clear(err);
     ckpt_bundle bundle = {0};
+    bool old = false;
     sgn_job j;
     int rc = sgn_begin(&j, path, opts, true, err);
 
     if (rc == CKPT_OK)
-        rc = sgn_check_place(&j, err);
+        rc = sgn_check_place(&j, &old, err);
     if (rc == CKPT_OK && j.certs)
         rc = sgn_check_own(&j, err);
     if (rc == CKPT_OK)

@@ -20,6 +20,18 @@ try --key "$keys/p256.key" --json
 try --key "$keys/p256.key"
 try --key "$keys/good.key" --cert "$keys/good.chain" --force
 ckpt verify m --cert "$keys/good.root"
+echo "== files of others"
+cp "$keys/p256.key" own.key
+cp "$keys/good.chain" own.chain
+ln m/model.safetensors linked
+find m own.* -type f -exec cksum {} + >before
+for at in m/model.safetensors m/more-notes.txt own.key own.chain linked m; do
+    try --key own.key --force -o "$at"
+    try --key "$keys/good.key" --cert own.chain --force -o "$at"
+done
+ckpt sign m/model.sig --key own.key --force -o m/model.sig 2>&1
+find m own.* -type f -exec cksum {} + | cmp - before
+rm linked
 echo "== checking"
 check() {
     ckpt verify m "$@" 2>&1
