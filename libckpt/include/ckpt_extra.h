@@ -494,15 +494,28 @@ CKPT_API const char *ckpt_manifest_path(const ckpt_manifest *m);
 
 /*
  * Write a manifest, and the list for sha256sum(1) beside it, which has the suffix .sha256 instead
- * of .json. Both replace older ones.
+ * of .json. Both replace older ones, and no other files.
  *
  * m        of ckpt_manifest_make
  * file     NULL: beside the checkpoint
- * Errors   CKPT_EUSAGE: file has another suffix than .json; CKPT_EIO, CKPT_ELIMIT
+ * Errors   CKPT_EUSAGE: file has another suffix than .json, or another file is there; CKPT_EIO,
+ *          CKPT_ELIMIT
  */
 CKPT_API int ckpt_manifest_write(const ckpt_manifest *m, const char *file, ckpt_err *err);
 
-/* Remove the manifest that lies beside a checkpoint, and its list, if they exist. */
+/*
+ * Check before a long run that ckpt_manifest_write will find no other file in its way.
+ *
+ * path     of the checkpoint
+ * file     NULL: beside the checkpoint
+ * Errors   CKPT_EUSAGE, as of ckpt_manifest_write
+ */
+CKPT_API int ckpt_manifest_check_place(const char *path, const char *file, ckpt_err *err);
+
+/*
+ * Remove the manifest that lies beside a checkpoint, and its list, if they exist. A file of that
+ * name that is not a manifest stays.
+ */
 CKPT_API int ckpt_manifest_remove(const char *path, ckpt_err *err);
 
 /* The files, by name, and the tensors, in the checkpoint's order. NULL: past the end. */

@@ -177,22 +177,26 @@ int ckpt_manifest_remove(const char *path, ckpt_err *err)
     ckpt_err_clear(err);
     ckpt_arena *a = ckpt_arena_new(0);
     ckpt_manifest_place place;
+    ckpt_manifest *m = NULL;
     int rc = a ? CKPT_OK : ckpt_fail_memory(err), sys = 0;
 
     if (rc == CKPT_OK && (!path || !*path))
         rc = ckpt_fail(err, CKPT_EUSAGE, "no checkpoint to remove the manifest of");
     if (rc == CKPT_OK)
         rc = ckpt_manifest_place_of(&place, a, path, NULL, NULL, err);
-    if (rc == CKPT_OK) {
+    // another file of that name stays
+    if (rc == CKPT_OK && ckpt_manifest_read(&m, place.file, NULL) == CKPT_OK) {
         int n = (int)(strlen(place.file) - strlen(CKPT_MANIFEST_JSON));
         const char *list = ckpt_arena_printf(a, "%.*s" CKPT_MANIFEST_LIST, n, place.file);
 
-        sys = list ? manc_unlink(place.file) : ENOMEM;
-        sys = sys == 0 ? manc_unlink(list) : sys;
+        // the list first: without its manifest nobody would know it
+        sys = list ? manc_unlink(list) : ENOMEM;
+        sys = sys == 0 ? manc_unlink(place.file) : sys;
         if (sys != 0)
             rc =
                 ckpt_fail_sys(err, CKPT_EIO, sys, "%s: cannot remove the old manifest", place.file);
     }
+    ckpt_manifest_free(m);
     ckpt_arena_free(a);
     return rc;
 }

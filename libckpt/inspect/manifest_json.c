@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
@@ -15,6 +16,7 @@
 #include "libckpt/commit/latest.h"
 #include "libckpt/io/dir.h"
 #include "libckpt/io/io.h"
+#include "libckpt/io/listing.h"
 #include "libckpt/io/manifest_name.h"
 
 #define MANJ_MAX                                                                                   \
@@ -114,12 +116,72 @@ static int manj_names(ckpt_arena *a, const char *file, const char **folder, cons
     return *folder && *list ? CKPT_OK : ckpt_fail_memory(err);
 }
 
+/* Check that a file can be replaced: if it is there, it is a manifest, or the list of one. */
+static int manj_check_old(bool *old, const char *file, bool good, const char *what, ckpt_err *err)
+{
+    struct stat st;
+
+    *old = lstat(file, &st) == 0;
+    if (!*old || (S_ISREG(st.st_mode) && good))
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUSAGE, "%s: exists, and is not %s; move it, or choose another name",
+                     file, what);
+}
+
+/* Check both files; old[0], old[1]: manifest and list are there. */
+static int manj_check_place(ckpt_arena *a, bool old[2], const char *folder, const char *json,
+                            const char *list, ckpt_err *err)
+{
+    const char *file = ckpt_path_join(a, folder, json), *sums = ckpt_path_join(a, folder, list);
+    ckpt_manifest *m = NULL;
+    int rc = file && sums ? CKPT_OK : ckpt_fail_memory(err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    bool good = ckpt_manifest_read(&m, file, NULL) == CKPT_OK;
+    ckpt_manifest_free(m);
+    rc = manj_check_old(&old[0], file, good, "a manifest", err);
+    return rc == CKPT_OK
+               ? manj_check_old(&old[1], sums, good, "the list of a manifest beside it", err)
+               : rc;
+}
+
+int ckpt_manifest_check_place(const char *path, const char *file, ckpt_err *err)
+{
+    ckpt_err_clear(err);
+    ckpt_arena *a = ckpt_arena_new(0);
+    const char *folder = NULL, *json = NULL, *list = NULL;
+    ckpt_manifest_place place = {.file = file};
+    bool old[2];
+    int rc = a ? CKPT_OK : ckpt_fail_memory(err);
+
+    if (rc == CKPT_OK && !file && (!path || !*path))
+        rc = ckpt_fail(err, CKPT_EUSAGE, "no place of a manifest to check");
+    if (rc == CKPT_OK && !file)
+        rc = ckpt_manifest_place_of(&place, a, path, NULL, NULL, err);
+    if (rc == CKPT_OK)
+        rc = manj_names(a, place.file, &folder, &json, &list, err);
+    if (rc == CKPT_OK)
+        rc = manj_check_place(a, old, folder, json, list, err);
+    ckpt_arena_free(a);
+    return rc;
+}
+
+/* Write one file to its place. */
+static int manj_put(bool old, const char *folder, const char *name, const ckpt_bytes *text,
+                    ckpt_err *err)
+{
+    return (old ? ckpt_latest_replace : ckpt_latest_create)(folder, name, (const char *)text->at,
+                                                            err);
+}
+
 int ckpt_manifest_write(const ckpt_manifest *m, const char *file, ckpt_err *err)
 {
     ckpt_err_clear(err);
     ckpt_arena *a = ckpt_arena_new(0);
     ckpt_bytes text = {0}, sums = {0};
     const char *folder = NULL, *json = NULL, *list = NULL;
+    bool old[2] = {0};
     int rc = a ? CKPT_OK : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK && !m)
@@ -130,11 +192,13 @@ int ckpt_manifest_write(const ckpt_manifest *m, const char *file, ckpt_err *err)
         rc = manj_text(&text, m, err);
     if (rc == CKPT_OK)
         rc = manj_sums(&sums, m, err);
+    if (rc == CKPT_OK)
+        rc = manj_check_place(a, old, folder, json, list, err);
     // the manifest comes last: where it is, its list is too
     if (rc == CKPT_OK)
-        rc = ckpt_latest_replace(folder, list, (const char *)sums.at, err);
+        rc = manj_put(old[1], folder, list, &sums, err);
     if (rc == CKPT_OK)
-        rc = ckpt_latest_replace(folder, json, (const char *)text.at, err);
+        rc = manj_put(old[0], folder, json, &text, err);
     ckpt_vec_free(&text);
     ckpt_vec_free(&sums);
     ckpt_arena_free(a);

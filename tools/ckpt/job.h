@@ -17,7 +17,8 @@ typedef struct convert_job {
     bool quiet;
     const char *doing; /* the verb of the progress line; NULL: "converting" */
 
-    ckpt_map *to; /* after job_prepare */
+    ckpt_map *to;  /* after job_prepare */
+    bool replaces; /* the output existed: after manifest_check_place */
     ckpt_plan *plan;
     ckpt_run_report report; /* after job_run */
     size_t n_said;          /* number of findings of `to` already printed */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "ckpt_extra.h"
 #include "tools/ckpt/report.h"
@@ -48,6 +49,26 @@ static int manifest_output(char **out, const convert_job *j, ckpt_err *err)
     return CKPT_OK;
 }
 
+int manifest_check_place(convert_job *j, const write_args *a, ckpt_err *err)
+{
+    struct stat st;
+    char *path = NULL;
+    int rc = CKPT_OK;
+
+    if (args_to_stdout(&a->cli) || ranks_shared())
+        return CKPT_OK;
+    rc = manifest_output(&path, j, err);
+    if (rc != CKPT_OK)
+        return rc;
+    j->replaces = stat(path, &st) == 0;
+    // a new folder has no files
+    bool folder = ckpt_map_output_folder(j->to) || write_into_folder(&j->target);
+    if (a->manifest && (j->replaces || !folder))
+        rc = ckpt_manifest_check_place(path, NULL, err);
+    free(path);
+    return rc;
+}
+
 /* Write the manifest of a new output. */
 static int manifest_of_output(const convert_job *j, const char *path, ckpt_err *err)
 {
@@ -80,7 +101,7 @@ int manifest_finish(convert_job *j, const write_args *a, ckpt_err *err)
     char *path = NULL;
     int rc = CKPT_OK;
 
-    if (!args_to_stdout(&a->cli) && (a->manifest || a->cli.run.force) && !ranks_shared())
+    if (!args_to_stdout(&a->cli) && (a->manifest || j->replaces) && !ranks_shared())
         rc = manifest_output(&path, j, err);
     if (path && a->manifest)
         rc = manifest_of_output(j, path, err);
@@ -273,7 +294,9 @@ static int manifest_run(cli_args *cli, ckpt_err *err)
 
     progress_begin(&p, "hashing", cli->quiet, &cli->run);
     const ckpt_manifest_opts opts = {.size = sizeof opts, .open = &cli->open, .run = &cli->run};
-    int rc = ckpt_manifest_make(&m, cli->operand[0], &opts, err);
+    int rc = a->output ? ckpt_manifest_check_place(NULL, a->output, err) : CKPT_OK;
+    if (rc == CKPT_OK)
+        rc = ckpt_manifest_make(&m, cli->operand[0], &opts, err);
     progress_end(&p);
     if (rc == CKPT_OK)
         rc = ckpt_manifest_write(m, a->output, err);

@@ -14,6 +14,9 @@
  */
 int manifest_begin(convert_job *j, const write_args *a, ckpt_err *err);
 
+/* After job_prepare: check that the manifest will replace no file but an older manifest. */
+int manifest_check_place(convert_job *j, const write_args *a, ckpt_err *err);
+
 /*
  * After the run: write the manifest, or without --manifest remove the one of a replaced output,
  * which would be wrong now.

@@ -476,6 +476,8 @@ int plan_carry_out(convert_job *job, write_args *a, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = job_prepare(job, err);
     if (rc == CKPT_OK)
+        rc = manifest_check_place(job, a, err);
+    if (rc == CKPT_OK)
         rc = attest_check_place(job, a, err);
     if (rc == CKPT_OK) {
         effects_of_layout(a, job->from, job->to);

@@ -102,6 +102,7 @@ static void failures_of_the_rest(void **state)
     FAILS(ckpt_manifest_find(&manifest, NULL, NULL, &err));
     FAILS(ckpt_manifest_write(NULL, NULL, &err));
     FAILS(ckpt_manifest_remove(NULL, &err));
+    FAILS(ckpt_manifest_check_place(NULL, NULL, &err));
     FAILS(ckpt_manifest_diff(NULL, NULL, NULL, NULL, &err));
     FAILS(ckpt_manifest_check(NULL, NULL, NULL, NULL, NULL, &err));
     FAILS(ckpt_hub_check(NULL, NULL, NULL, NULL, NULL, &err));
