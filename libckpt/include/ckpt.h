@@ -390,7 +390,7 @@ typedef struct ckpt_diff_opts {
     bool exact;
     /*
      * values may also differ by one rounding in B's dtype, and by 2^-20 of the largest value near
-     * them (of 131072 elements), as sums in another order do; with exact
+     * them (of 256 elements), as sums in another order do; with exact
      */
     bool rounded;
     /*
@@ -404,6 +404,12 @@ typedef struct ckpt_diff_opts {
      * order of A; the results do not depend on the number of processes. Or NULL, which is faster
      */
     ckpt_diff_group_fn group;
+    /*
+     * with rounded: the map that computes tensors of A under the same names; tensors that it only
+     * copies are not rounded. NULL: any may be
+     */
+    const ckpt_map *computed;
+    uint64_t *n_rounded; /* gets the elements added that are equal only by rounded; or NULL */
 } ckpt_diff_opts;
 
 /*

@@ -14,14 +14,18 @@
 #include "libckpt/inspect/groups.h"
 #include "libckpt/inspect/tied.h"
 #include "libckpt/map/map.h"
+#include "libckpt/map/nest.h"
 #include "libckpt/map/state.h"
 
-enum { DIFF_BLOCK = 1 << 17 }; /* elements compared at a time */
+enum {
+    DIFF_BLOCK = 1 << 17, /* elements compared at a time */
+    DIFF_NEAR = 256       /* elements with one allowance for sums */
+};
 
 /* The differences between the values of a tensor. */
 typedef struct diff_part {
     uint64_t tensor; /* index of the tensor in A */
-    uint64_t n_different, first;
+    uint64_t n_different, first, n_rounded;
     double max_abs, first_a, first_b;
     ckpt_sums sums; /* with opts->group */
 } diff_part;
@@ -49,6 +53,8 @@ typedef struct diff_state {
     size_t next_part;
     double *count_a, *count_b; /* step counts of groups, by tensor; NULL: not needed yet */
     ckpt_sums sums;            /* of the current tensor */
+    uint64_t n_rounded;        /* its elements that are equal only by opts->rounded */
+    bool rounded;              /* it may have such elements */
     ckpt_diff_groups groups;
 } diff_state;
 
@@ -96,18 +102,32 @@ static double diff_largest(const double *x, size_t n)
     return most;
 }
 
+/* The allowance for sums in another order, near element i of a block. */
+static double diff_sum_error(const diff_state *s, size_t i, size_t n)
+{
+    const size_t from = i - i % DIFF_NEAR;
+
+    return ldexp(diff_largest(s->wide_a + from, n - from < DIFF_NEAR ? n - from : DIFF_NEAR), -20);
+}
+
 /* Count the differing elements of one block of floating values. */
 static void diff_floats(diff_state *s, ckpt_difference *d, uint64_t first, size_t n)
 {
     const ckpt_dtype dtype = d->b->dtype;
-    const bool rounded = s->opts->rounded && diff_step(dtype, 1) > 0;
-    const double sum = rounded ? ldexp(diff_largest(s->wide_a, n), -20) : 0;
+    const bool rounded = s->rounded && diff_step(dtype, 1) > 0;
+    double sum = 0;
 
     for (size_t i = 0; i < n; i++) {
         double a = s->wide_a[i], b = s->wide_b[i];
+        if (rounded && i % DIFF_NEAR == 0)
+            sum = diff_sum_error(s, i, n);
         double by_rounding = rounded ? diff_step(dtype, fabs(a) > fabs(b) ? a : b) + sum : 0;
-        if (diff_equal(a, b, s->opts->tolerance + by_rounding))
+        if (diff_equal(a, b, s->opts->tolerance))
             continue;
+        if (diff_equal(a, b, s->opts->tolerance + by_rounding)) {
+            s->n_rounded++;
+            continue;
+        }
         double by = fabs(a - b);
         d->max_abs = by > d->max_abs || isnan(by) ? by : d->max_abs;
         if (d->n_different++ == 0) {
@@ -116,6 +136,31 @@ static void diff_floats(diff_state *s, ckpt_difference *d, uint64_t first, size_
             d->first_b = b;
         }
     }
+}
+
+/*
+ * Whether a tensor's values may be rounded in another way: not if the map that opts->computed names
+ * only copies it.
+ */
+static int diff_may_round(diff_state *s, const char *name, ckpt_err *err)
+{
+    const ckpt_map *map = s->opts->computed;
+    const ckpt_tensor *t = map ? ckpt_map_find(map, name) : NULL;
+    uint8_t *used;
+
+    s->rounded = s->opts->rounded;
+    if (!s->rounded || !t || map->sources.n == 0)
+        return CKPT_OK;
+    used = ckpt_alloc(map->sources.n);
+    if (!used)
+        return ckpt_fail_memory(err);
+    memset(used, 0, map->sources.n);
+    ckpt_nest_mark(map, t, used);
+    s->rounded = (t->owner ? t->owner : t)->addend != NULL;
+    for (size_t i = 0; i < map->sources.n; i++)
+        s->rounded = s->rounded || (used[i] && map->sources.at[i].kind == CKPT_SOURCE_MADE);
+    ckpt_free(used);
+    return CKPT_OK;
 }
 
 /* Element i of packed ones, the first in the lowest bits; it may cross two bytes. */
@@ -257,14 +302,15 @@ static int diff_blocks(diff_state *s, size_t tensor, ckpt_difference *d, ckpt_er
 {
     const ckpt_tensor *a = d->a, *b = d->b;
     const ckpt_dtype to = diff_dtype(s->map_b, b, a), as = diff_dtype(s->map_a, a, b);
-    const bool loose = s->opts->tolerance > 0 || s->opts->rounded;
     bool same = as == to;
     ckpt_cast_fn wide_a = ckpt_cast_find(CKPT_F64, as), wide_b = ckpt_cast_find(CKPT_F64, to);
     const ckpt_dtype_info *type = ckpt_dtype_get(as);
     uint64_t n_bytes = 0, n_before, k, end;
-    int rc = CKPT_OK;
+    int rc = diff_may_round(s, a->name, err);
+    const bool loose = s->opts->tolerance > 0 || s->rounded;
 
     s->sums = (ckpt_sums){0};
+    s->n_rounded = 0;
     diff_share(s, tensor, (a->n_elems + DIFF_BLOCK - 1) / DIFF_BLOCK, &k, &end);
     for (; rc == CKPT_OK && k < end; k++) {
         uint64_t first = k * DIFF_BLOCK;
@@ -315,13 +361,15 @@ static int diff_values(diff_state *s, size_t tensor, const ckpt_tensor *a, const
                          .first_b = (double)NAN};
     int rc = s->team ? CKPT_OK : diff_blocks(s, tensor, &d, err);
 
+    s->n_rounded = s->team ? 0 : s->n_rounded;
     for (; s->team && s->next_part < s->parts.n && s->parts.at[s->next_part].tensor <= tensor;
          s->next_part++) {
         const diff_part *p = &s->parts.at[s->next_part];
 
         if (p->tensor != tensor)
             continue;
-        if (d.n_different == 0 || p->first < d.first) {
+        s->n_rounded += p->n_rounded;
+        if (p->n_different > 0 && (d.n_different == 0 || p->first < d.first)) {
             d.first = p->first;
             d.first_a = p->first_a;
             d.first_b = p->first_b;
@@ -331,6 +379,8 @@ static int diff_values(diff_state *s, size_t tensor, const ckpt_tensor *a, const
         d.n_different += p->n_different;
         s->sums = p->sums;
     }
+    if (rc == CKPT_OK && s->opts->n_rounded)
+        *s->opts->n_rounded += s->n_rounded;
     if (rc == CKPT_OK && d.n_different)
         diff_say(s, &d);
     return rc == CKPT_OK && s->opts->group ? ckpt_diff_groups_add(&s->groups, &d, &s->sums, err)
@@ -393,11 +443,12 @@ static int diff_own(diff_state *s, const ckpt_map *a, const ckpt_map *b, ckpt_by
         const diff_part p = {.tensor = i,
                              .n_different = d.n_different,
                              .first = d.first,
+                             .n_rounded = s->n_rounded,
                              .max_abs = d.max_abs,
                              .first_a = d.first_a,
                              .first_b = d.first_b,
                              .sums = s->sums};
-        if (rc == CKPT_OK && (d.n_different > 0 || s->sums.n_all > 0) &&
+        if (rc == CKPT_OK && (d.n_different > 0 || s->n_rounded > 0 || s->sums.n_all > 0) &&
             !ckpt_bytes_add(out, &p, sizeof p))
             rc = ckpt_fail_memory(err);
         if (rc == CKPT_OK)

@@ -38,6 +38,8 @@ typedef struct mf_work {
     const char *config; /* the folder with the configuration that a map needs; NULL: not found */
     made_command command;
     uint64_t n_different, n_missing, n_additional, n_values, n_listed;
+    uint64_t n_rounded; /* elements that are equal only by rounding */
+    char within[160];
     const char *last; /* the name reported before: a tensor may have two differences */
     const char *file; /* compare the tensors of this rank's file; NULL: those of the checkpoint */
 } mf_work;
@@ -521,11 +523,15 @@ static int mf_open_expected(mf_work *k, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_view_open(&k->expected, k->view, &open, err) : rc;
 }
 
-static const char *mf_within(const mf_work *k)
+/* The tolerance of the comparison, for the last line. */
+static const char *mf_within(mf_work *k)
 {
-    return k->rounded ? ", within one rounding of its dtype and 2^-20 of the largest value near it"
-           : k->p->tolerance > 0 ? ", within --tol"
-                                 : "";
+    if (k->rounded)
+        (void)snprintf(k->within, sizeof k->within,
+                       ", %" PRIu64 " elements only within one rounding of their dtype and 2^-20 "
+                       "of the largest value near them",
+                       k->n_rounded);
+    return k->rounded ? k->within : k->p->tolerance > 0 ? ", within --tol" : "";
 }
 
 /* Compare the tensors of one file with those of the view's file. */
@@ -595,6 +601,8 @@ static int mf_compare(mf_work *k, ckpt_err *err)
                                  .tolerance = k->p->tolerance > 0 ? k->p->tolerance : 0,
                                  .exact = true,
                                  .rounded = k->rounded,
+                                 .computed = k->from,
+                                 .n_rounded = &k->n_rounded,
                                  .progress = run->progress,
                                  .progress_ctx = run->progress_ctx};
     if (j) {
@@ -623,7 +631,7 @@ static int mf_compare(mf_work *k, ckpt_err *err)
 }
 
 /* Print the result. */
-static void mf_close(const mf_work *k, int rc)
+static void mf_close(mf_work *k, int rc)
 {
     char tensors[COUNT_ROOM], different[COUNT_ROOM], values[COUNT_ROOM];
     const uint64_t n = ckpt_map_tensor_count(k->found);
@@ -634,6 +642,7 @@ static void mf_close(const mf_work *k, int rc)
                   k->rounded ? "one rounding of the dtype and 2^-20 of the largest value nearby"
                   : k->p->tolerance > 0 ? "--tol"
                                         : NULL);
+        json_uint(j, "elements_rounded", k->n_rounded);
         json_uint(j, "tensors", n);
         json_uint(j, "different", k->n_different);
         json_uint(j, "missing", k->n_missing);

@@ -52,3 +52,8 @@ echo >ranks/global_step4/notes && ckpt verify ranks --made-from "$F"/z3_bf16_w5_
 echo "-- old and new keys of config.json, which may contradict each other"
 fresh && change hf/config.json 'x["rope_theta"] = 50000.0; x["torch_dtype"] = x["dtype"]' && prove hf "$hf"
 change hf/config.json 'x["rope_theta"] = 5.0; x["torch_dtype"] = "float32"' && prove hf "$hf"
+echo "-- a merge: tensors that it only copies must be equal"
+cp -r "$F"/peft_tied_head/merged merged && chmod -R u+w merged
+python3 -c 'import json, struct; f = open("merged/model.safetensors", "r+b"); n = struct.unpack("<Q", f.read(8))[0]; h = json.loads(f.read(n))
+f.seek(8 + n + h["model.norm.weight"]["data_offsets"][0]); b = f.read(1)[0]; f.seek(-1, 1); f.write(bytes([b ^ 1]))'
+prove merged "$F"/peft_tied_head/base --adapter "$F"/peft_tied_head/adapter 2>/dev/null

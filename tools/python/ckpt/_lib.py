@@ -153,7 +153,8 @@ DiffGroupFn = c.CFUNCTYPE(c.c_int, c.c_void_p, c.POINTER(DiffGroup))
 class DiffOpts(c.Structure):
     """ckpt_diff_opts"""
     _fields_ = [('size', c.c_size_t), ('tolerance', c.c_double), ('ignore_dtype', c.c_bool), ('progress', ProgressFn),
-                ('progress_ctx', c.c_void_p), ('exact', c.c_bool), ('rounded', c.c_bool), ('tied', DifferenceFn), ('group', DiffGroupFn)]
+                ('progress_ctx', c.c_void_p), ('exact', c.c_bool), ('rounded', c.c_bool), ('tied', DifferenceFn), ('group', DiffGroupFn),
+                ('computed', c.c_void_p), ('n_rounded', c.POINTER(c.c_uint64))]
 
 
 class Tag(c.Structure):
