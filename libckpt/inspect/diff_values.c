@@ -85,11 +85,27 @@ static void dv_say(dv_work *w, const char *path, const char *a, const char *b)
         w->stopped = true;
 }
 
+/* Write a value anew whose text is that of another one: all digits of a float, else its kind. */
+static void dv_exact(char out[DV_TEXT], const ckpt_value *v)
+{
+    const size_t n = strlen(out);
+
+    if (v->kind == CKPT_V_FLOAT)
+        (void)snprintf(out, DV_TEXT, "%.17g", v->as.f);
+    else if (v->kind == CKPT_V_STR && n < DV_TEXT - 32)
+        (void)snprintf(out + n, DV_TEXT - n, " (%" PRIu64 " bytes)", v->as.text.n);
+}
+
 static void dv_values(dv_work *w, const char *path, const ckpt_value *a, const ckpt_value *b)
 {
     char x[DV_TEXT], y[DV_TEXT];
+    const char *s = dv_text(x, a), *t = dv_text(y, b);
 
-    dv_say(w, path, dv_text(x, a), dv_text(y, b));
+    if (s && t && strcmp(x, y) == 0) {
+        dv_exact(x, a);
+        dv_exact(y, b);
+    }
+    dv_say(w, path, s, t);
 }
 
 static void dv_compare(dv_work *w, const char *path, const ckpt_value *a, const ckpt_value *b,

@@ -64,8 +64,14 @@ static void mf_text(const ckpt_difference *d, const char *what, const char *file
     else if (d->a && d->b)
         out_printf(" %" PRIu64 " of %" PRIu64 " elements, the first is element %" PRIu64,
                    d->n_different, d->a->n_elems, d->first);
-    if (strcmp(d->what, "values") == 0 && !isnan(d->first_a))
-        out_printf(": expected %.9g, found %.9g", d->first_a, d->first_b);
+    if (strcmp(d->what, "values") == 0 && !isnan(d->first_a)) {
+        char x[32], y[32];
+
+        (void)snprintf(x, sizeof x, "%.9g", d->first_a);
+        (void)snprintf(y, sizeof y, "%.9g", d->first_b);
+        const int digits = strcmp(x, y) == 0 ? 17 : 9;
+        out_printf(": expected %.*g, found %.*g", digits, d->first_a, digits, d->first_b);
+    }
     out_printf("\n");
 }
 

@@ -57,3 +57,10 @@ cp -r "$F"/peft_tied_head/merged merged && chmod -R u+w merged
 python3 -c 'import json, struct; f = open("merged/model.safetensors", "r+b"); n = struct.unpack("<Q", f.read(8))[0]; h = json.loads(f.read(n))
 f.seek(8 + n + h["model.norm.weight"]["data_offsets"][0]); b = f.read(1)[0]; f.seek(-1, 1); f.write(bytes([b ^ 1]))'
 prove merged "$F"/peft_tied_head/base --adapter "$F"/peft_tied_head/adapter 2>/dev/null
+echo "-- values that differ beyond the ninth digit"
+fresh && change hf/config.json 'x["rope_parameters"]["rope_theta"] = 50000.0000001' && prove hf "$hf"
+python3 -c 'import json, struct
+for name, x in (("one", 1.0), ("more", 1.0 + 2 ** -52)):
+    h = json.dumps({"w": {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}}).encode()
+    open(name + ".safetensors", "wb").write(struct.pack("<Q", len(h)) + h + struct.pack("<d", x))'
+prove more.safetensors one.safetensors
