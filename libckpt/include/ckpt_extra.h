@@ -356,6 +356,8 @@ typedef struct ckpt_sign_opts {
     const ckpt_run_opts *run; /* only jobs, force and progress count; or NULL */
     ckpt_finding_fn finding;  /* ckpt_signature_check: receives each difference, or NULL */
     void *finding_ctx;
+    /* ckpt_signature_check: tag and whole_checkpoint; NULL: a shard stands for its checkpoint */
+    const ckpt_open_opts *open;
 } ckpt_sign_opts;
 
 typedef struct ckpt_sign_report {

@@ -389,6 +389,69 @@ static bool sgn_usual(const sgn_job *j, const char *path)
     return strcmp(slash ? slash + 1 : path, j->file) == 0;
 }
 
+/* Open the checkpoint to know its files; NULL: it is none, or a damaged one. */
+static ckpt_map *sgn_open(const sgn_job *j)
+{
+    const ckpt_open_opts *o = j->opts.open;
+    ckpt_open_opts open = {.tag = o ? o->tag : NULL,
+                           .whole_checkpoint = !o || o->whole_checkpoint,
+                           .with_optimizer = true,
+                           .keep_slices = true};
+    ckpt_map *map = NULL;
+    ckpt_err why = {0};
+
+    if (ckpt_open(&map, j->path, &open, &why) != CKPT_OK) {
+        open.with_optimizer = false;
+        (void)ckpt_open(&map, j->path, &open, &why);
+    }
+    return map;
+}
+
+CKPT_VEC(sgn_stats, struct stat);
+
+/* Look at the signed files; the name of a part is FILE:FROM:TO. */
+static int sgn_look(const sgn_compare *c, bool parts, sgn_stats *out, ckpt_err *err)
+{
+    for (size_t i = 0; i < c->found->n; i++) {
+        const char *name = c->found->at[i].name;
+        char path[PATH_MAX];
+        int n = strcmp(name, ".") == 0 ? snprintf(path, sizeof path, "%s", c->j->path)
+                                       : snprintf(path, sizeof path, "%s/%s", c->j->path, name);
+        struct stat *st = ckpt_vec_push(out);
+
+        if (!st)
+            return ckpt_fail_memory(err);
+        for (int k = 0; parts && k < 2 && strrchr(path, ':'); k++)
+            *strrchr(path, ':') = 0;
+        if (n < 0 || n >= (int)sizeof path || stat(path, st) != 0)
+            out->n--;
+    }
+    return CKPT_OK;
+}
+
+/* Report the files that the checkpoint is read from, and that are not signed. */
+static int sgn_cover(sgn_compare *c, bool parts, ckpt_err *err)
+{
+    ckpt_map *map = sgn_open(c->j);
+    sgn_stats all = {0};
+    int rc = sgn_look(c, parts, &all, err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < ckpt_map_file_count(map); i++) {
+        const char *path = ckpt_map_file_path(map, i);
+        struct stat st = {0};
+        size_t k = 0;
+
+        if (stat(path, &st) == 0)
+            while (k < all.n && (all.at[k].st_dev != st.st_dev || all.at[k].st_ino != st.st_ino))
+                k++;
+        if (k == all.n || st.st_ino == 0)
+            sgn_say(c, 2, CKPT_EDIGEST, "%s is a file of the checkpoint that is not signed", path);
+    }
+    ckpt_vec_free(&all);
+    ckpt_map_free(map);
+    return rc;
+}
+
 /* A file and a folder have nothing to compare. */
 static int sgn_kind(const sgn_job *j, const ckpt_signed_list *listed,
                     const ckpt_signed_items *found, ckpt_err *err)
@@ -410,6 +473,8 @@ static int sgn_compare_all(const sgn_job *j, ckpt_signed_list *listed, ckpt_sign
     sgn_compare c = {.j = j, .listed = &listed->all, .found = found};
     int rc = listed->shard ? CKPT_OK : sgn_kind(j, listed, found, err);
 
+    if (rc == CKPT_OK && listed->all.n == 0)
+        rc = ckpt_fail(err, CKPT_EDIGEST, "%s: is the signature of no file", j->opts.signature);
     if (rc != CKPT_OK)
         return rc;
     ckpt_signed_items_sort(&listed->all);
@@ -422,6 +487,8 @@ static int sgn_compare_all(const sgn_job *j, ckpt_signed_list *listed, ckpt_sign
         if (!sgn_usual(j, left_out->at[i]))
             sgn_say(&c, 1, CKPT_OK, "%s is not covered: the signer left it out", left_out->at[i]);
     }
+    if (rc == CKPT_OK && c.n_different == 0 && !c.stopped)
+        rc = sgn_cover(&c, listed->shard > 0, err);
     if (rc != CKPT_OK)
         return rc;
     if (c.stopped)

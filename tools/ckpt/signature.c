@@ -90,6 +90,7 @@ int signature_verify(const signature_args *s, cli_args *a, const ckpt_verify_opt
     ckpt_sign_opts opts = signature_opts(s, &a->run);
     progress p;
 
+    opts.open = to->open;
     opts.finding = to->finding;
     opts.finding_ctx = to->finding_ctx;
     if (a->json) {

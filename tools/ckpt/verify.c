@@ -307,7 +307,9 @@ static bool verify_signed(const verify_args *a)
 static int verify_signature(verify_tally *v, verify_args *a, ckpt_err *err)
 {
     cli_args *cli = &a->prepare.write.cli;
-    const ckpt_verify_opts to = {.finding = verify_finding, .finding_ctx = v};
+    const ckpt_open_opts open = {.tag = v->proving ? NULL : cli->open.tag,
+                                 .whole_checkpoint = cli->open.whole_checkpoint};
+    const ckpt_verify_opts to = {.open = &open, .finding = verify_finding, .finding_ctx = v};
     int rc = signature_verify(&a->signature, cli, &to, &v->j, err);
 
     // a warning names a file that the signer left out
