@@ -32,6 +32,7 @@ typedef struct sgn_job {
     ckpt_certs *certs; /* signing: the chain; checking: the trusted ones; or NULL */
     char *folder;      /* folder of the bundle, by its real path */
     const char *file;  /* name of the bundle in it */
+    const char *own; /* path of the bundle below the model, in the list's arena; NULL: elsewhere */
     ckpt_sign_report report;
 } sgn_job;
 
@@ -116,8 +117,8 @@ static int sgn_leave_out(ckpt_signed_list *list, const char *path, ckpt_err *err
     return at ? (*at = path, CKPT_OK) : ckpt_fail_memory(err);
 }
 
-/* If the bundle is in the model's folder, leave it out of the list. */
-static int sgn_leave_bundle(const sgn_job *j, ckpt_signed_list *list, ckpt_err *err)
+/* If the bundle is in the model's folder, and no folder, leave it out of the list. */
+static int sgn_leave_bundle(sgn_job *j, ckpt_signed_list *list, ckpt_err *err)
 {
     char *model = realpath(j->path, NULL);
 
@@ -126,9 +127,11 @@ static int sgn_leave_bundle(const sgn_job *j, ckpt_signed_list *list, ckpt_err *
     size_t n = strlen(model);
     const char *rest = strncmp(j->folder, model, n) == 0 ? j->folder + n : NULL;
     int rc = CKPT_OK;
-    if (rest && (*rest == 0 || *rest == '/')) {
-        const char *name = ckpt_arena_printf(list->arena, "%s%s%s", *rest ? rest + 1 : "",
-                                             *rest ? "/" : "", j->file);
+    struct stat st;
+    if (rest && (*rest == 0 || *rest == '/') &&
+        (stat(j->opts.signature, &st) != 0 || S_ISREG(st.st_mode))) {
+        const char *name = j->own = ckpt_arena_printf(list->arena, "%s%s%s", *rest ? rest + 1 : "",
+                                                      *rest ? "/" : "", j->file);
         rc = name ? sgn_leave_out(list, name, err) : ckpt_fail_memory(err);
     }
     free(model);
@@ -385,8 +388,7 @@ static bool sgn_usual(const sgn_job *j, const char *path)
         if (strcmp(path, sgn_git[i]) == 0)
             return true;
     }
-    const char *slash = strrchr(path, '/');
-    return strcmp(slash ? slash + 1 : path, j->file) == 0;
+    return j->own && strcmp(path, j->own) == 0;
 }
 
 /* Open the checkpoint to know its files; NULL: it is none, or a damaged one. */

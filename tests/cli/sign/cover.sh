@@ -11,3 +11,7 @@ ckpt sign m --key "$keys/p256.key" && ckpt verify m --key "$keys/p256.pub"
 mv m/model-00002-of-00002.safetensors m/.gitattributes
 sed -i 's/model-00002-of-00002.safetensors/.gitattributes/' m/model.safetensors.index.json
 ckpt sign m --key "$keys/p256.key" --force -q && ckpt verify m --key "$keys/p256.pub"
+# another file that was left out and has the name of a signature
+cp -r "$keys/model" n && chmod -R u+w n && ckpt sign n --key "$keys/p256.key" -q
+ckpt verify n --key "$keys/p256.pub" -q && mkdir x && cp n/model.sig x
+echo other >n/model.sig && ckpt verify n --key "$keys/p256.pub" --signature x/model.sig | head -1
