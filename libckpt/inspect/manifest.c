@@ -271,7 +271,7 @@ static int man_folder(man_walk *w, const char *name, ckpt_err *err)
     if (!dir)
         return path ? ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot list the folder", path)
                     : ckpt_fail_memory(err);
-    while (rc == CKPT_OK && (entry = readdir(dir))) {
+    while (rc == CKPT_OK && (errno = 0, entry = readdir(dir))) {
         const char *below, *full;
 
         if (man_foreign(entry->d_name, false))
@@ -281,6 +281,8 @@ static int man_folder(man_walk *w, const char *name, ckpt_err *err)
         full = below ? ckpt_path_join(w->arena, w->top, below) : NULL;
         rc = full ? man_entry(w, below, full, err) : ckpt_fail_memory(err);
     }
+    if (rc == CKPT_OK && errno != 0)
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot read the folder", path);
     (void)closedir(dir);
     return rc;
 }
