@@ -220,29 +220,37 @@ typedef struct man_walk {
     man_names folders;
 } man_walk;
 
-/* True for an entry that does not belong to the checkpoint. */
+/* True for an entry that may vanish: a temporary file; and for the folder itself and its parent. */
+static bool man_passing(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+           ckpt_left_name(name) != CKPT_LEFT_NONE;
+}
+
+/* True for an entry, by its path below the top, that does not belong to the checkpoint. */
 static bool man_foreign(const char *name, bool is_folder)
 {
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-        return true;
-    // .git, .cache of huggingface_hub; but .metadata of torch's distributed checkpoints is a file;
-    // a signature (ckpt-signature(5)) may be added later, and can cover the manifest
-    return is_folder ? name[0] == '.'
-                     : ckpt_manifest_is(name) || ckpt_left_name(name) != CKPT_LEFT_NONE ||
-                           strcmp(name, "model.sig") == 0;
+    const char *slash = strrchr(name, '/');
+
+    // .git, .cache of huggingface_hub; but .metadata of torch's distributed checkpoints is a file
+    if (is_folder)
+        return slash ? slash[1] == '.' : name[0] == '.';
+    // the checkpoint's own; its signature may be added later, and can cover the manifest
+    return strcmp(name, CKPT_MANIFEST_NAME) == 0 ||
+           strcmp(name, CKPT_MANIFEST_STEM CKPT_MANIFEST_LIST) == 0 ||
+           strcmp(name, "model.sig") == 0;
 }
 
 /* Add one entry of a folder, which has a path below the top. */
 static int man_entry(man_walk *w, const char *name, const char *path, ckpt_err *err)
 {
-    const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
     ckpt_hashed *file;
     struct stat st, to;
 
     if (lstat(path, &st) != 0 || stat(path, &to) != 0)
         return ckpt_fail_sys(err, errno == ENOENT ? CKPT_EMISSING : CKPT_EIO, errno,
                              "%s: cannot look at the file", path);
-    if (man_foreign(last, S_ISDIR(to.st_mode)) || (!S_ISDIR(st.st_mode) && !S_ISREG(to.st_mode)))
+    if (man_foreign(name, S_ISDIR(to.st_mode)) || (!S_ISDIR(st.st_mode) && !S_ISREG(to.st_mode)))
         return CKPT_OK;
     if (w->out->n + w->folders.n >= MAN_MOST_FILES)
         return ckpt_fail(err, CKPT_ELIMIT, "%s: has more than %d files", w->top, MAN_MOST_FILES);
@@ -274,7 +282,7 @@ static int man_folder(man_walk *w, const char *name, ckpt_err *err)
     while (rc == CKPT_OK && (errno = 0, entry = readdir(dir))) {
         const char *below, *full;
 
-        if (man_foreign(entry->d_name, false))
+        if (man_passing(entry->d_name))
             continue;
         below = *name ? ckpt_path_join(w->arena, name, entry->d_name)
                       : ckpt_arena_string(w->arena, entry->d_name, strlen(entry->d_name));

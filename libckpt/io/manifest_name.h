@@ -6,7 +6,8 @@
 #include <stdbool.h>
 
 /* In the folder of a checkpoint; beside a file, "FILE.manifest.json". */
-#define CKPT_MANIFEST_NAME   "ckpt-manifest.json"
+#define CKPT_MANIFEST_STEM   "ckpt-manifest"
+#define CKPT_MANIFEST_NAME   CKPT_MANIFEST_STEM ".json"
 #define CKPT_MANIFEST_BESIDE ".manifest.json"
 
 /* The list for sha256sum has this suffix instead of the manifest's. */
@@ -15,7 +16,7 @@
 
 /*
  * True for the name of a manifest, or of the list beside it: it describes other files, so a
- * conversion does not copy it, and a manifest does not list it.
+ * conversion does not copy it.
  */
 bool ckpt_manifest_is(const char *name);
 
