@@ -383,7 +383,8 @@ CKPT_API int ckpt_sign(const char *path, const ckpt_sign_opts *opts, ckpt_sign_r
  * are findings of severity 1.
  *
  * Errors   CKPT_EDIGEST: another key, a certificate that must not be trusted or has expired, a
- *          changed, removed, added or renamed file; those of ckpt_sign
+ *          changed, removed, added or renamed file, a file that the checkpoint at path is read from
+ *          and the list does not have; those of ckpt_sign
  */
 CKPT_API int ckpt_signature_check(const char *path, const ckpt_sign_opts *opts,
                                   ckpt_sign_report *report, ckpt_err *err);
