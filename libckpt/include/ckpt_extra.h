@@ -486,8 +486,7 @@ CKPT_API int ckpt_manifest_read(ckpt_manifest **out, const char *file, ckpt_err 
  * Read the manifest that lies beside a checkpoint; *out is NULL if there is none.
  *
  * tag      of a run; NULL: the one that ckpt_open reads
- * Errors   those of ckpt_manifest_read; CKPT_EMISSING: no path; CKPT_EDIGEST: the manifest beside a
- *          file does not list it
+ * Errors   those of ckpt_manifest_read; CKPT_EDIGEST: the manifest beside a file does not list it
  */
 CKPT_API int ckpt_manifest_find(ckpt_manifest **out, const char *path, const char *tag,
                                 ckpt_err *err);

@@ -151,13 +151,9 @@ int ckpt_manifest_find(ckpt_manifest **out, const char *path, const char *tag, c
         rc = ckpt_fail(err, CKPT_EUSAGE, "no checkpoint to find the manifest of");
     if (out)
         *out = NULL;
-    if (rc == CKPT_OK && !ckpt_address_is(path)) {
-        if (access(path, F_OK) != 0)
-            rc = ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot be opened", path);
-        else
-            map = manc_open(path, tag, false);
-        if (rc == CKPT_OK)
-            rc = manc_locate(&place, a, path, tag, map, err);
+    if (rc == CKPT_OK && !ckpt_address_is(path) && access(path, F_OK) == 0) {
+        map = manc_open(path, tag, false);
+        rc = manc_locate(&place, a, path, tag, map, err);
     }
     if (rc == CKPT_OK && place.file)
         rc = manc_read(out, a, &place, path, err);
