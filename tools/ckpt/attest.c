@@ -10,6 +10,7 @@
 
 #include "ckpt_extra.h"
 #include "libckpt/base/vec.h"
+#include "tools/ckpt/verbs.h"
 #include "tools/cli/progress.h"
 
 /* Options of a run, which say nothing about its result. */
@@ -19,6 +20,9 @@ static const char run_only[] = " output force jobs memory quiet json no-fsync st
 /* Options about files, not tensors: a proof that does not have them needs none of them. */
 static const char of_files[] = " to dtype world to-tag max-shard-size compress no-side-files "
                                "allow-overflow deepspeed-version join ";
+
+/* Options that also change what is checked: only the user can give them. */
+static const char of_check[] = " as-file ignore-copies ";
 
 CKPT_VEC(attest_options, ckpt_option);
 
@@ -269,19 +273,40 @@ int attest_write(const convert_job *job, const write_args *a, ckpt_err *err)
 
 /* ---- reading ---- */
 
-/* Set one option of the statement. */
+/* True for an option of a command that makes checkpoints. */
+static bool attest_converts(const char *name)
+{
+    return cli_option_named(&verb_convert, name) || cli_option_named(&verb_reshard, name) ||
+           cli_option_named(&verb_merge, name);
+}
+
+/*
+ * Set one option of the statement: only options of the conversion, so that the statement cannot
+ * weaken the check.
+ */
 static int attest_set(cli_line *line, const char *file, const ckpt_option *from, const bool *before,
                       ckpt_err *err)
 {
     const cli_option *o = cli_option_named(line->verb, from->name);
+    const char *name = o ? o->name : from->name;
 
-    if (attest_listed(run_only, from->name) || (!o && attest_listed(of_files, from->name)))
+    if (!attest_converts(name))
+        return fail(err, CKPT_EUNSUPPORTED, "%s: --%.40s is not an option of a conversion", file,
+                    from->name);
+    if (attest_listed(run_only, name) || (!o && attest_listed(of_files, name)))
         return CKPT_OK;
     if (!o || !from->value != (o->kind == CLI_FLAG))
         return fail(err, CKPT_EUNSUPPORTED,
                     "%s: the conversion had --%.40s, with which %s cannot repeat it", file,
                     from->name, line->verb->command);
-    if (before[o - line->verb->options])
+    bool given = before[o - line->verb->options];
+    if (attest_listed(of_check, name))
+        return given ? CKPT_OK
+                     : fail(err, CKPT_EUSAGE,
+                            "%s: the conversion had --%s, with which %s also checks less: give the "
+                            "option as well to accept that",
+                            file, name, line->verb->command);
+    if (given)
         return fail(err, CKPT_EUSAGE, "--%s is one of the options in %s: do not give it as well",
                     o->name, file);
     return cli_take(line, o, from->value, err);

@@ -39,7 +39,7 @@ typedef struct mf_work {
     made_command command;
     uint64_t n_different, n_missing, n_additional, n_values, n_listed;
     uint64_t n_rounded; /* elements that are equal only by rounding */
-    char within[160];
+    char within[160];   /* the tolerance, for people */
     const char *last; /* the name reported before: a tensor may have two differences */
     const char *file; /* compare the tensors of this rank's file; NULL: those of the checkpoint */
 } mf_work;
@@ -537,7 +537,7 @@ static const char *mf_within(mf_work *k)
                        ", %" PRIu64 " elements only within one rounding of their dtype and 2^-20 "
                        "of the largest value near them",
                        k->n_rounded);
-    return k->rounded ? k->within : k->p->tolerance > 0 ? ", within --tol" : "";
+    return k->rounded || k->p->tolerance > 0 ? k->within : "";
 }
 
 /* Compare the tensors of one file with those of the view's file. */
@@ -646,7 +646,7 @@ static void mf_close(mf_work *k, int rc)
     if (j) {
         json_text(j, "tolerance",
                   k->rounded ? "one rounding of the dtype and 2^-20 of the largest value nearby"
-                  : k->p->tolerance > 0 ? "--tol"
+                  : k->p->tolerance > 0 ? strchr(k->within, '-')
                                         : NULL);
         json_uint(j, "elements_rounded", k->n_rounded);
         json_uint(j, "tensors", n);
@@ -698,6 +698,7 @@ int made_from_prove(const made_from *p, ckpt_err *err)
     write_args *w = &p->prepare->write;
     mf_work k = {.p = p, .w = w, .merging = merge_is(p->merge, w->cli.n_operands)};
 
+    (void)snprintf(k.within, sizeof k.within, ", within --tol %.9g", p->tolerance);
     k.rounded = p->tolerance < 0 && (k.merging || p->prepare->adapters.n > 0);
     int rc = mf_prove(&k, err);
     training_free(w);

@@ -63,6 +63,12 @@ change 's/"name": "quiet"/"name": 7/'
 change 's/"name": "quiet"/"name": "to-disk"/'
 change 's/"name": "quiet"/"name": "untie", "value": "x"/'
 change 's/"name": "quiet"/"name": "untie"/'
+for own in '"tol", "value": "1e9"' '"ignore-metadata"' '"ignore_metadata"' '"follow-links"' '"key", "value": "k"' '"as-file"' \
+    '"cert", "value": "k"' '"signature", "value": "s"' '"made-from", "value": "a.safetensors"' '"ignore-copies"'; do
+    change "s/\"name\": \"quiet\"/\"name\": $own/"
+done
+try ckpt verify -q a.safetensors --made-from src --attest changed.json --ignore-copies
+try ckpt verify a.safetensors --made-from src --attest there.json --tol 0.5 | grep -c 'within --tol 0.5'
 sed 's/"name": "quiet"/"name": "untie"/' there.json >changed.json
 try ckpt verify -q a.safetensors --made-from src --attest changed.json --untie
 sed 's/"name": "a.safetensors"/"name": "..\/src\/config.json"/' there.json >changed.json
