@@ -465,6 +465,16 @@ static void outcome_show(convert_job *job, const write_args *a)
 
 /* ---- the complete conversion ---- */
 
+/* Write statement and manifest, which has the statement if both are in the output. */
+static int plan_vouch(convert_job *job, const write_args *a, ckpt_err *err)
+{
+    int rc = attest_write(job, a, err);
+    // also without the statement: an old manifest must go
+    int of_manifest = manifest_finish(job, a, err);
+
+    return rc == CKPT_OK ? of_manifest : rc;
+}
+
 int plan_carry_out(convert_job *job, write_args *a, ckpt_err *err)
 {
     // do all steps that can fail before the first byte is written
@@ -491,9 +501,7 @@ int plan_carry_out(convert_job *job, write_args *a, ckpt_err *err)
 
         rc = pours ? pipe_run(job, err) : job_run(job, err);
         if (rc == CKPT_OK)
-            rc = manifest_finish(job, a, err);
-        if (rc == CKPT_OK)
-            rc = attest_write(job, a, err);
+            rc = plan_vouch(job, a, err);
         if (rc == CKPT_OK && !pours)
             outcome_show(job, a);
     }

@@ -25,6 +25,10 @@ ckpt convert -q src in --to hf --attest in/made.json --no-sandbox
 ckpt convert -q src in --to hf --attest in/made.json --force
 ckpt verify in --made-from src --attest in/made.json -q
 echo "status $?"
+ckpt convert -q src listed --to hf --attest listed/made.json --manifest
+grep -c '"path": "made.json"' listed/ckpt-manifest.json
+ckpt verify -q listed
+echo "status $?"
 echo "== changed"
 try() {
     ckpt verify half --made-from "$1" --attest said/half.json "$2" 2>&1
