@@ -32,6 +32,14 @@ done
 ckpt sign m/model.sig --key own.key --force -o m/model.sig 2>&1
 find m own.* -type f -exec cksum {} + | cmp - before
 rm linked
+mkdir -p m/more
+for left in m/.model.sig.ckpt-a1b2c3.tmp m/more/.x.ckpt-a1b2c3.tmp; do
+    touch "$left"
+    try --key own.key --force
+    rm "$left"
+done
+find m own.* -type f -exec cksum {} + | cmp - before
+rmdir m/more 2>/dev/null
 echo "== checking"
 check() {
     ckpt verify m "$@" 2>&1
