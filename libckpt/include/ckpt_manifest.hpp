@@ -93,6 +93,15 @@ class manifest
         detail::check(rc, err, path);
         return manifest(m);
     }
+    /* Check that write would replace no other file. file "": beside the checkpoint. */
+    static void check_place(std::string_view path, std::string_view file = std::string_view())
+    {
+        ckpt_err err = ckpt_err();
+        detail::check(ckpt_manifest_check_place(detail::text(path).get(),
+                                                file.empty() ? nullptr : detail::text(file).get(),
+                                                &err),
+                      err, path);
+    }
     /* Remove the manifest beside a checkpoint. */
     static void remove(std::string_view path)
     {

@@ -628,6 +628,10 @@ static void makes_manifests(void)
     CHECK(throws_mine([&] { c.check(out, o); }));
     ckpt::manifest::remove(out);
     CHECK(!ckpt::manifest::find(out));
+    ckpt::manifest::check_place(out);
+    std::ofstream(out + ".manifest.json") << "{}";
+    CHECK(code_of([&] { ckpt::manifest::check_place(out); }) == CKPT_EUSAGE);
+    CHECK(code_of([&] { ckpt::manifest::check_place("", out + ".manifest.json"); }) == CKPT_EUSAGE);
 }
 
 static std::string text_of(const std::string &path)
