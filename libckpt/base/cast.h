@@ -29,8 +29,8 @@ ckpt_cast_fn ckpt_cast_find_portable(ckpt_dtype to, ckpt_dtype from);
 
 /*
  * Count NaN and infinite elements among n of dtype d (0 for dtypes that are not floating or
- * complex); *n_nan and *n_inf are added to.  Of ggml's blocks, all elements count whose scale is not
- * finite.
+ * complex); *n_nan and *n_inf are added to.  All elements of one of ggml's blocks count if its
+ * scale is not finite.
  */
 void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t *n_nan,
                           uint64_t *n_inf);

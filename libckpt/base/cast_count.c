@@ -225,7 +225,7 @@ static uint64_t cast_count_saturated(ckpt_dtype from, const void *src, size_t n)
     return found;
 }
 
-/* Count the elements of blocks whose scales overflowed, although all of the source's are numbers. */
+/* Count the elements of blocks whose scales overflowed although all of the source's are numbers. */
 static uint64_t cast_lost_blocks(const cast_scales *s, ckpt_dtype from, const unsigned char *dst,
                                  const unsigned char *src, size_t n_elems)
 {

@@ -40,8 +40,8 @@ typedef struct mf_work {
     uint64_t n_different, n_missing, n_additional, n_values, n_listed;
     uint64_t n_rounded; /* elements that are equal only by rounding */
     char within[160];   /* the tolerance, for people */
-    const char *last; /* the name reported before: a tensor may have two differences */
-    const char *file; /* compare the tensors of this rank's file; NULL: those of the checkpoint */
+    const char *last;   /* the name reported before: a tensor may have two differences */
+    const char *file;   /* compare the tensors of this rank's file; NULL: those of the checkpoint */
 } mf_work;
 
 /* ---- differences of tensors ---- */

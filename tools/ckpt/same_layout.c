@@ -31,7 +31,7 @@ static int sly_apply(ckpt_map *map, ckpt_map *other, const same_layout_from *fro
     // the other side's may be another model's, or a file of this one is missing
     if (rc == CKPT_OK && opts.like)
         say_warning("%s: lacks sizes that the map %s needs: using those of %s instead",
-                 ckpt_map_path(map), name, ckpt_map_path(other));
+                    ckpt_map_path(map), name, ckpt_map_path(other));
     return rc;
 }
 
