@@ -91,7 +91,7 @@ static const cast_scales *cast_scales_of(ckpt_dtype d)
     return NULL;
 }
 
-/* What a block's scales make of its elements: 0 numbers, 1 infinite ones, 2 NaN. */
+/* The kind of a block's elements, by its scales: 0 finite, 1 infinite, 2 NaN. */
 static int cast_block(const cast_scales *s, const unsigned char *block)
 {
     int worst = 0;
@@ -225,7 +225,7 @@ static uint64_t cast_count_saturated(ckpt_dtype from, const void *src, size_t n)
     return found;
 }
 
-/* Count the elements of blocks whose scales overflowed although all of the source's are numbers. */
+/* Count the elements of blocks with such scales and finite source elements. */
 static uint64_t cast_lost_blocks(const cast_scales *s, ckpt_dtype from, const unsigned char *dst,
                                  const unsigned char *src, size_t n_elems)
 {

@@ -388,11 +388,12 @@ void ckpt_quant_k(ckpt_dtype type, const ckpt_qk_body *body, void *restrict dst,
         size_t n; /* super-blocks at a time */
     } types[] = {
         {qk_block_q2, 1}, {qk_block_q3, 1}, {qk_block_q4, 2}, {qk_block_q5, 2}, {qk_block_q6, 1}};
-    const size_t bytes = ckpt_dtype_get(type)->bytes, most = types[type - CKPT_Q2_K].n;
     uint8_t *to = dst;
     float x[QK_PAIR];
 
     assert(type >= CKPT_Q2_K && type <= CKPT_Q6_K);
+    const size_t bytes = ckpt_dtype_get(type)->bytes, most = types[type - CKPT_Q2_K].n;
+
     for (size_t i = 0; i < n_elems;) {
         const size_t left = (n_elems - i) / QK_SUPER, n = left < most ? left : most;
 

@@ -218,7 +218,7 @@ static int sgn_state(sgn_job *j, ckpt_bytes *out, ckpt_err *err)
     return rc;
 }
 
-/* Check that a file is an older signature, and not what is to be signed. */
+/* Check that a file is an older signature, and no part of the model. */
 static int sgn_check_old(const sgn_job *j, const struct stat *st, ckpt_err *err)
 {
     const char *file = j->opts.signature;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 // llama_quantize.cpp: what llama.cpp's quantizer needs of its common library, for llama.sh: a log that keeps silent, and no
 // overrides of keys.
 #include <cstdio>

@@ -21,7 +21,7 @@ static const char run_only[] = " output force jobs memory quiet json no-fsync st
 static const char of_files[] = " to dtype world to-tag max-shard-size compress no-side-files "
                                "allow-overflow deepspeed-version join ";
 
-/* Options that also change what is checked: only the user can give them. */
+/* Options that change the check too: only the user can give them. */
 static const char of_check[] = " as-file ignore-copies ";
 
 CKPT_VEC(attest_options, ckpt_option);

@@ -17,11 +17,13 @@ int diff_stats_add(diff_stats *groups, const ckpt_diff_group *g)
     char *name = strdup(g->name);
     diff_stat *own = name ? ckpt_vec_push(groups) : NULL;
 
-    if (own)
-        *own = (diff_stat){*g, name};
-    else
+    if (!own) {
         free(name);
-    return !own;
+        return 1;
+    }
+    own->group = *g;
+    own->name = name;
+    return 0;
 }
 
 void diff_stats_free(diff_stats *groups)

@@ -162,10 +162,16 @@ static void manifest_shape(const ckpt_hashed *h)
     out_printf("]");
 }
 
+/* The name of a pair, of which one may be missing. */
+static const char *manifest_name(const ckpt_hashed *a, const ckpt_hashed *b)
+{
+    return a ? a->name : b ? b->name : "";
+}
+
 static void manifest_text(const char *what, const ckpt_hashed *a, const ckpt_hashed *b)
 {
     out_printf("%s: ", what);
-    out_text(a ? a->name : b->name);
+    out_text(manifest_name(a, b));
     if (a && b && strcmp(what, "values") != 0) {
         out_printf(": ");
         manifest_shape(a);
@@ -183,13 +189,13 @@ static int manifest_difference(void *ctx, const char *what, const ckpt_hashed *a
     out->n++;
     if (out->a->json) {
         json_open(&out->j, NULL, '{');
-        json_text(&out->j, "name", a ? a->name : b->name);
+        json_text(&out->j, "name", manifest_name(a, b));
         json_text(&out->j, "what", what);
         json_text(&out->j, "sha256_a", a ? a->sha256 : NULL);
         json_text(&out->j, "sha256_b", b ? b->sha256 : NULL);
         json_close(&out->j, '}');
     } else if (out->a->quiet) {
-        out_text(a ? a->name : b->name);
+        out_text(manifest_name(a, b));
         out_printf("\n");
     } else {
         manifest_text(what, a, b);

@@ -373,7 +373,7 @@ static int verify_run(cli_args *a, ckpt_err *err)
     if (a->json)
         json_begin(&v.j);
     int rc = verify_signed(args) ? verify_signature(&v, args, err) : CKPT_OK;
-    // files that nobody vouches for are not read further
+    // after a bad signature the files are not read
     if (rc == CKPT_OK)
         rc = a->n_operands > 1 ? verify_each(&v, a, err) : verify_one(&v, a, a->operand[0], err);
     if (rc == CKPT_OK && args->attested)
