@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attest.h: declares statements about conversions: the option --attest. */
+/* attest.h: declares statements about conversions (--attest): attest.c, attest_read.c. */
 #ifndef TOOLS_ATTEST_H
 #define TOOLS_ATTEST_H
 
