@@ -3,6 +3,7 @@
  * manifest_check.c: compares a checkpoint with its manifest or with the hashes of a hub, and two
  * manifests with each other.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -99,6 +100,52 @@ static ckpt_map *manc_open(const char *path, const char *tag, bool as_file)
     return map;
 }
 
+/* Count the folders in a folder that have a manifest; *first is that of the first one. */
+static size_t manc_below(ckpt_arena *a, const char *folder, const char **first)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *e;
+    size_t n = 0;
+
+    while (dir && (e = readdir(dir)) != NULL) {
+        const char *at = e->d_name[0] != '.' ? ckpt_path_join(a, folder, e->d_name) : NULL;
+        const char *file = at ? ckpt_path_join(a, at, CKPT_MANIFEST_NAME) : NULL;
+
+        if (!file || access(file, F_OK) != 0)
+            continue;
+        *first = n == 0 ? file : *first;
+        n++;
+    }
+    if (dir)
+        (void)closedir(dir);
+    return n;
+}
+
+/* True if a manifest may be that of the path: only then the checkpoint must be opened. */
+static bool manc_may(ckpt_arena *a, const char *path)
+{
+    ckpt_manifest_place place = {0};
+    const char *file = NULL;
+
+    if (ckpt_manifest_place_of(&place, a, path, NULL, NULL, NULL) != CKPT_OK || manc_exists(&place))
+        return true;
+    file = place.whole ? NULL : ckpt_path_join(a, place.folder, CKPT_MANIFEST_NAME);
+    return (file && access(file, F_OK) == 0) || manc_below(a, path, &file) > 0;
+}
+
+/* A damaged run has no map: take the manifest of its only tag that has one. */
+static void manc_damaged(ckpt_manifest_place *place, ckpt_arena *a, const char *path)
+{
+    const char *file = NULL;
+
+    if (manc_below(a, path, &file) != 1)
+        return;
+    place->file = file;
+    place->folder = ckpt_arena_string(a, file, strlen(file) - strlen("/" CKPT_MANIFEST_NAME));
+    place->file = place->folder ? file : NULL;
+    place->whole = true;
+}
+
 /*
  * Find the manifest of a checkpoint, in a run that of the tag that was opened. A file may belong to
  * the manifest of its folder. place->file: NULL if there is none.
@@ -113,8 +160,11 @@ static int manc_locate(ckpt_manifest_place *place, ckpt_arena *a, const char *pa
         place->file = ckpt_path_join(a, place->folder, CKPT_MANIFEST_NAME);
         rc = place->file ? CKPT_OK : ckpt_fail_memory(err);
     }
-    if (rc == CKPT_OK && !manc_exists(place))
+    if (rc == CKPT_OK && !manc_exists(place)) {
         place->file = NULL;
+        if (!map && !tag)
+            manc_damaged(place, a, path);
+    }
     return rc;
 }
 
@@ -151,7 +201,7 @@ int ckpt_manifest_find(ckpt_manifest **out, const char *path, const char *tag, c
         rc = ckpt_fail(err, CKPT_EUSAGE, "no checkpoint to find the manifest of");
     if (out)
         *out = NULL;
-    if (rc == CKPT_OK && !ckpt_address_is(path) && access(path, F_OK) == 0) {
+    if (rc == CKPT_OK && !ckpt_address_is(path) && access(path, F_OK) == 0 && manc_may(a, path)) {
         map = manc_open(path, tag, false);
         rc = manc_locate(&place, a, path, tag, map, err);
     }
@@ -563,6 +613,20 @@ static int manc_hub_list(manc_check *c, ckpt_hashed_vec *files, ckpt_arena *a, c
     return CKPT_OK;
 }
 
+/* True if one of the files has a hash of the hub. */
+static bool manc_hub_any(const manc_check *c, const ckpt_hashed_vec *files, ckpt_arena *a)
+{
+    char sha256[65];
+
+    for (size_t i = 0; i < files->n; i++) {
+        const char *path = ckpt_arena_printf(a, "%s/%s", c->folder, files->at[i].name);
+
+        if (path && manc_hub_hash(path, sha256))
+            return true;
+    }
+    return false;
+}
+
 int ckpt_hub_check(const char *path, const ckpt_run_opts *run, ckpt_finding_fn finding, void *ctx,
                    uint64_t *n, ckpt_err *err)
 {
@@ -582,8 +646,11 @@ int ckpt_hub_check(const char *path, const ckpt_run_opts *run, ckpt_finding_fn f
     if (rc == CKPT_OK && !a)
         rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK && !ckpt_address_is(path)) {
-        map = manc_open(path, NULL, false);
-        rc = manc_hub_list(&c, &files, a, path, map);
+        rc = manc_hub_list(&c, &files, a, path, NULL);
+        bool any = rc == CKPT_OK && manc_hub_any(&c, &files, a);
+        files.n = 0;
+        map = any ? manc_open(path, NULL, false) : NULL;
+        rc = any ? manc_hub_list(&c, &files, a, path, map) : rc;
     }
     if (rc == CKPT_OK)
         rc = manc_hub_files(&c, &files, a, &known);
