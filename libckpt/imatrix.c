@@ -141,7 +141,7 @@ static int imp_divide(const imp_gguf *g, const char *name, float *values, uint64
     return rc == CKPT_OK ? imp_check(g->map, name, values, n, g->err) : rc;
 }
 
-/* Read the entry whose sums are tensor t. */
+/* Read the entry with the sums in tensor t. */
 static int imp_gguf_entry(const imp_gguf *g, const ckpt_tensor *t, size_t n_name)
 {
     const char *name = ckpt_arena_string(g->map->arena, t->name, n_name);
@@ -306,7 +306,7 @@ static int imp_old_entry(imp_old *r)
     return rc == CKPT_OK ? imp_check(r->map, name, values, n, r->err) : rc;
 }
 
-/* Read what follows the entries: chunks and dataset, each of which may be absent. */
+/* Read the number of chunks and the dataset after the entries; older files lack them. */
 static int imp_old_rest(imp_old *r)
 {
     char dataset[IMP_NAME + 1] = "";

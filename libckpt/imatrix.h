@@ -18,8 +18,9 @@
 #include "libckpt/map/map.h"
 
 /*
- * Read a matrix completely: a map with an F32 tensor of one axis for each weight, whose member
- * `importance` has the values, and with the keys quantize.imatrix.* of files that it quantizes.
+ * Read an importance matrix (llama-imatrix): for each weight, the mean squares of its inputs by
+ * column. *out has a tensor for each weight; its member `importance` has the numbers. The keys
+ * quantize.imatrix.* of *out go into the files that are quantized with it.
  *
  * Errors   CKPT_EFORMAT: damaged, or another kind of file; CKPT_EUNSUPPORTED; CKPT_EIO, CKPT_ELIMIT
  */

@@ -56,8 +56,8 @@ typedef struct ckpt_dcp_item {
 } ckpt_dcp_item;
 
 /*
- * Set the extent of whole rows of a tensor whose elements share bytes: flat, because such elements
- * have no stride.  axis: room for one axis
+ * Set the extent of a range of complete rows, for dtypes with several elements in a byte (F4).  The
+ * range is one interval of elements, because a stride counts bytes.  axis: room for one axis
  */
 void ckpt_dcp_packed_rows(ckpt_extent *e, ckpt_axis *axis, const uint64_t *shape, uint32_t ndim,
                           uint64_t first, uint64_t n);

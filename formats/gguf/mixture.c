@@ -381,7 +381,7 @@ static int gmx_weigh(ckpt_map *to, ckpt_tensor *t, gmx_weighed *w, ckpt_err *err
     return CKPT_OK;
 }
 
-/* Report what the matrix lacks, and a matrix without effect. */
+/* Report tensors without an entry in the matrix, and a matrix without effect. */
 static int gmx_weighed_notes(ckpt_map *to, const gmx_weighed *w, ckpt_err *err)
 {
     const char *path = to->importance->path;

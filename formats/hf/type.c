@@ -224,7 +224,7 @@ static int hft_warn(ckpt_map *map, const hft_fit *fit, const char *type, const c
 
 /* ---- biases of the attention ---- */
 
-/* Model types whose attention has or lacks biases; key: the member of config.json that decides. */
+/* Model types, and whether their attention has biases; key: the member of config.json for that. */
 typedef struct hft_bias {
     const char *types, *key;
     bool usual; /* without the member */
@@ -272,13 +272,14 @@ static int hft_check_bias(ckpt_map *map, const ckpt_value *config, const char *t
     if (has)
         return ckpt_map_note(
             map, CKPT_WARNING, err,
-            "%s: models of type %.60s with this config.json have a bias beside it, "
-            "but no tensor has such a name: config.json may be from another model",
-            weight, type);
-    return ckpt_map_note(map, CKPT_WARNING, err,
-                         "%s: models of type %.60s with this config.json have no such bias, so "
-                         "programs ignore it: config.json may be from another model",
-                         bias, type);
+            "%.*s.bias is missing: models of type %.60s with this config.json have it: "
+            "config.json may be from another model",
+            (int)(strlen(weight) - strlen(".weight")), weight, type);
+    return ckpt_map_note(
+        map, CKPT_WARNING, err,
+        "%s is ignored: models of type %.60s with this config.json have no bias there: "
+        "config.json may be from another model",
+        bias, type);
 }
 
 int ckpt_hf_type(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)

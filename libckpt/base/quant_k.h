@@ -4,7 +4,7 @@
  * Private to base/.
  *
  * All bodies give the same bits, because each run is computed alone in the same order. Sixteen runs
- * at once fill two registers of eight lanes, whose chains of sums are independent.
+ * at once fill two registers of eight lanes.
  */
 #ifndef CKPT_BASE_QUANT_K_H
 #define CKPT_BASE_QUANT_K_H

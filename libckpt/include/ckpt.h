@@ -357,8 +357,7 @@ typedef struct ckpt_difference {
 typedef int (*ckpt_difference_fn)(void *ctx, const ckpt_difference *d);
 
 /*
- * Tensors that both maps have and whose names differ only in numbers between dots, such as those of
- * layers. Elements that are NaN or infinite in A or B are counted, and left out of the distances.
+ * The tensors of both maps with one name but for numbers between dots, such as those of layers. Elements that are NaN or infinite in A or B are counted, and left out of the distances.
  */
 typedef struct ckpt_diff_group {
     const char *name; /* "model.layers.*.mlp.up_proj.weight" */

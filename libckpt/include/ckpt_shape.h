@@ -117,8 +117,8 @@ typedef struct ckpt_remap_opts {
      */
     const char *const *sizes;
     /*
-     * a map of the same model, whose configuration gives the values that all other sources lack;
-     * it must live as long as the changed map; or NULL
+     * a map of the same model, or NULL: its configuration gives the values that no other source
+     * has. It must live as long as the changed map
      */
     ckpt_map *like;
 } ckpt_remap_opts;

@@ -85,7 +85,7 @@ static void dv_say(dv_work *w, const char *path, const char *a, const char *b)
         w->stopped = true;
 }
 
-/* Write a value anew whose text is that of another one: all digits of a float, else its kind. */
+/* Make the text of a value longer, to tell it apart: all digits of a float, else its kind. */
 static void dv_exact(char out[DV_TEXT], const ckpt_value *v)
 {
     const size_t n = strlen(out);

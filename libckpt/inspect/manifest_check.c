@@ -179,7 +179,8 @@ static int manc_read(ckpt_manifest **out, ckpt_arena *a, const ckpt_manifest_pla
     if (rc == CKPT_OK)
         rc = manc_identify(&listed, a, &m->files, place->folder, err);
     if (rc == CKPT_OK && manc_outside(&listed, path, NULL))
-        rc = ckpt_fail(err, CKPT_EDIGEST, "%s: is not in %s, which describes other files", path,
+        rc = ckpt_fail(err, CKPT_EDIGEST,
+                       "%s: is not compared, because the manifest %s does not list it", path,
                        place->file);
     ckpt_vec_free(&listed);
     if (rc == CKPT_OK)
@@ -474,7 +475,7 @@ static int manc_cover(manc_check *c, ckpt_arena *a, const char *path, const ckpt
     if (rc == CKPT_OK && c->m->files.n == 0)
         manc_say(c, "%s: the manifest lists no file", c->m->path);
     else if (file)
-        manc_say(c, "%s: is not in the manifest, which describes other files", file);
+        manc_say(c, "%s: the manifest does not list this file of the checkpoint", file);
     ckpt_vec_free(&listed);
     return rc;
 }

@@ -52,6 +52,7 @@ seeds() {
     fuzz_attest)
         "$build/bin/ckpt" convert -q -f tests/fixtures/model_signing/model "$TMPDIR/made.pt" --include '*' --attest "$corpus/made.json"
         ;;
+    fuzz_imatrix) seed "$corpus" tests/fixtures/imatrix ;;
     fuzz_bundle) seed "$corpus" tests/fixtures/model_signing ;;
     fuzz_yaml) seed "$corpus" tests/cli/merge ;;
     fuzz_manifest)

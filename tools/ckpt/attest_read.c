@@ -58,9 +58,9 @@ static int ato_set(cli_line *line, const char *file, const ckpt_option *from, co
     if (ato_listed(of_check, name))
         return given ? CKPT_OK
                      : fail(err, CKPT_EUSAGE,
-                            "%s: the conversion had --%s, with which %s also checks less: give the "
-                            "option as well to accept that",
-                            file, name, line->verb->command);
+                            "%s: the conversion had --%s, but %s would check less with it: "
+                            "add --%s to this command if you accept that",
+                            file, name, line->verb->command, name);
     if (given)
         return fail(err, CKPT_EUSAGE, "--%s is one of the options in %s: do not give it as well",
                     o->name, file);

@@ -30,8 +30,10 @@ static int sly_apply(ckpt_map *map, ckpt_map *other, const same_layout_from *fro
     rc = maps_apply(map, from->maps, name, &opts, err);
     // the other side's may be another model's, or a file of this one is missing
     if (rc == CKPT_OK && opts.like)
-        say_warning("%s: lacks sizes that the map %s needs: using those of %s instead",
-                    ckpt_map_path(map), name, ckpt_map_path(other));
+        say_warning(
+            "%s: its configuration lacks values that the layout map %s needs: using those of "
+            "%s, the other side",
+            ckpt_map_path(map), name, ckpt_map_path(other));
     return rc;
 }
 
