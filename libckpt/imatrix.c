@@ -53,17 +53,25 @@ static int imp_add(ckpt_map *map, const char *name, uint64_t n_name, uint64_t n,
     return rc;
 }
 
-/* Refuse values that no mean of squares has. */
+/* Refuse values that no mean of squares has, and zeros alone: all weights would become zero. */
 static int imp_check(const ckpt_map *map, const char *name, const float *values, uint64_t n,
                      ckpt_err *err)
 {
+    bool any = false;
+
     for (uint64_t i = 0; i < n; i++) {
         if (!(values[i] >= 0 && isfinite(values[i])))
             return ckpt_fail(err, CKPT_EFORMAT,
                              "%s: importance %" PRIu64 " of %.200s is %g, expected a finite "
                              "number that is not negative: compute the matrix again",
                              map->path, i, name, (double)values[i]);
+        any = any || values[i] > 0;
     }
+    if (!any)
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: all %" PRIu64 " values of %.200s are zero, so its weights would "
+                         "become zero: compute the matrix again",
+                         map->path, n, name);
     return CKPT_OK;
 }
 
