@@ -77,9 +77,13 @@ typedef struct cast_scales {
 } cast_scales;
 
 static const cast_scales cast_blocks[] = {
-    {CKPT_Q4_0, 1, {0}},    {CKPT_Q4_1, 2, {0, 2}},   {CKPT_Q5_0, 1, {0}},   {CKPT_Q5_1, 2, {0, 2}},
-    {CKPT_Q8_0, 1, {0}},    {CKPT_Q2_K, 2, {80, 82}}, {CKPT_Q3_K, 1, {108}}, {CKPT_Q4_K, 2, {0, 2}},
-    {CKPT_Q5_K, 2, {0, 2}}, {CKPT_Q6_K, 1, {208}},
+    {CKPT_Q4_0, 1, {0}},    {CKPT_Q4_1, 2, {0, 2}}, {CKPT_Q5_0, 1, {0}},
+    {CKPT_Q5_1, 2, {0, 2}}, {CKPT_Q8_0, 1, {0}},    {CKPT_Q2_K, 2, {80, 82}},
+    {CKPT_Q3_K, 1, {108}},  {CKPT_Q4_K, 2, {0, 2}}, {CKPT_Q5_K, 2, {0, 2}},
+    {CKPT_Q6_K, 1, {208}},  {CKPT_IQ2_XXS, 1, {0}}, {CKPT_IQ2_XS, 1, {0}},
+    {CKPT_IQ2_S, 1, {0}},   {CKPT_IQ3_XXS, 1, {0}}, {CKPT_IQ3_S, 1, {0}},
+    {CKPT_IQ1_S, 1, {0}},   {CKPT_IQ4_NL, 1, {0}},  {CKPT_IQ4_XS, 1, {0}},
+    {CKPT_TQ1_0, 1, {52}},  {CKPT_TQ2_0, 1, {64}},  {CKPT_Q1_0, 1, {0}},
 };
 
 static const cast_scales *cast_scales_of(ckpt_dtype d)

@@ -92,11 +92,15 @@ static bool manc_exists(const ckpt_manifest_place *place)
 /* Open the checkpoint to know its files; a damaged one has no map. */
 static ckpt_map *manc_open(const char *path, const char *tag, bool as_file)
 {
-    const ckpt_open_opts open = {.tag = tag, .keep_slices = true, .whole_checkpoint = !as_file};
+    ckpt_open_opts open = {
+        .tag = tag, .keep_slices = true, .whole_checkpoint = !as_file, .with_optimizer = true};
     ckpt_map *map = NULL;
     ckpt_err why = {0};
 
-    (void)ckpt_open(&map, path, &open, &why);
+    if (ckpt_open(&map, path, &open, &why) != CKPT_OK) {
+        open.with_optimizer = false;
+        (void)ckpt_open(&map, path, &open, &why);
+    }
     return map;
 }
 
@@ -360,8 +364,12 @@ static int manc_list(manc_check *c, ckpt_hashed_vec *found, ckpt_arena *a,
 
         if (!path)
             return ckpt_fail_memory(c->err);
-        if (stat(path, &st) != 0 && errno == ENOENT)
-            continue;
+        // hashing reports other failures
+        if (stat(path, &st) != 0) {
+            if (errno == ENOENT || errno == ENOTDIR)
+                continue;
+            st.st_size = 0;
+        }
         f = ckpt_vec_push(found);
         if (!f)
             return ckpt_fail_memory(c->err);
@@ -451,13 +459,17 @@ static const char *manc_beside(const ckpt_manifest *m, ckpt_arena *a, const char
     const char *slash = m->path ? strrchr(m->path, '/') : NULL, *end = strrchr(path, '/');
     size_t n = slash ? (size_t)(slash - m->path) : 0, k = strlen(path);
     const char *name = slash ? slash + 1 : m->path;
+    struct stat st = {0};
 
+    // a folder's own manifest lies in it, not beside it
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        end = NULL;
     while (k > 1 && path[k - 1] == '/')
         k--;
     if (!name || strcmp(name, CKPT_MANIFEST_NAME) != 0)
         return NULL;
     if (!slash)
-        return end || strcmp(path, ".") == 0 ? NULL : ".";
+        return end || S_ISDIR(st.st_mode) ? NULL : ".";
     if (n >= k && strncmp(m->path, path, k) == 0 && (m->path[k] == '/' || path[k - 1] == '/'))
         return ckpt_arena_string(a, m->path, n);
     return end && (size_t)(end - path) == n && strncmp(m->path, path, n) == 0
@@ -666,6 +678,8 @@ int ckpt_hub_check(const char *path, const ckpt_run_opts *run, ckpt_finding_fn f
     ckpt_arena_free(a);
     if (n)
         *n = known;
+    if (rc == CKPT_OK && c.stopped)
+        rc = ckpt_fail(err, CKPT_ECANCELED, "%s: the check was stopped", path);
     if (rc == CKPT_OK && c.n_bad > 0)
         rc = ckpt_fail(err, CKPT_EDIGEST, "%s: differs from the hub's hashes", path);
     return rc;

@@ -439,15 +439,19 @@ static int sgn_look(const sgn_compare *c, bool parts, sgn_stats *out, ckpt_err *
 {
     for (size_t i = 0; i < c->found->n; i++) {
         const char *name = c->found->at[i].name;
+        size_t n_name = strlen(name);
         char path[PATH_MAX];
-        int n = strcmp(name, ".") == 0 ? snprintf(path, sizeof path, "%s", c->j->path)
-                                       : snprintf(path, sizeof path, "%s/%s", c->j->path, name);
         struct stat *st = ckpt_vec_push(out);
 
         if (!st)
             return ckpt_fail_memory(err);
-        for (int k = 0; parts && k < 2 && strrchr(path, ':'); k++)
-            *strrchr(path, ':') = 0;
+        for (int k = 0; parts && k < 2; k++) {
+            const char *colon = memrchr(name, ':', n_name);
+            n_name = colon ? (size_t)(colon - name) : n_name;
+        }
+        int n = n_name == 1 && *name == '.'
+                    ? snprintf(path, sizeof path, "%s", c->j->path)
+                    : snprintf(path, sizeof path, "%s/%.*s", c->j->path, (int)n_name, name);
         if (n < 0 || n >= (int)sizeof path || stat(path, st) != 0)
             out->n--;
     }

@@ -119,14 +119,14 @@ int manifest_verify(manifest_vouch *v, const cli_args *a, const char *path, ckpt
                                .jobs = a->run.jobs,
                                .progress = a->run.progress,
                                .progress_ctx = a->run.progress_ctx};
-    const ckpt_manifest_opts opts = {.size = sizeof opts, .open = &a->open, .run = &run};
+    const ckpt_manifest_opts opts = {.size = sizeof opts, .open = v->open, .run = &run};
     ckpt_manifest *m = NULL;
     int rc;
 
     if (ckpt_path_is_remote(path) && !v->file)
         return CKPT_OK;
     rc = v->file ? ckpt_manifest_read(&m, v->file, err)
-                 : ckpt_manifest_find(&m, path, v->tag ? v->tag : a->open.tag, err);
+                 : ckpt_manifest_find(&m, path, v->tag ? v->tag : v->open->tag, err);
     if (rc == CKPT_EDIGEST)
         (void)v->finding(v->ctx, 2, rc, err->text);
     if (rc == CKPT_OK && ranks_shared()) {
@@ -137,11 +137,9 @@ int manifest_verify(manifest_vouch *v, const cli_args *a, const char *path, ckpt
         rc = ckpt_manifest_check(m, path, &opts, v->finding, v->ctx, err);
     }
     ckpt_manifest_free(m);
-    if (rc == CKPT_OK && !ranks_shared())
+    // of a run, it would look at the newest tag
+    if (rc == CKPT_OK && !ranks_shared() && !v->open->tag)
         rc = ckpt_hub_check(path, &run, v->finding, v->ctx, &v->n_hub, err);
-    // of a run, it looks at the newest tag
-    if (a->open.tag)
-        v->n_hub = 0;
     return rc;
 }
 

@@ -165,15 +165,18 @@ static int verify_strict(const verify_tally *v, const cli_args *a, ckpt_err *err
  * Compare with the manifest and the hub's hashes.  A hash that does not match outweighs other
  * damage, which it explains, but not a file that asks to run code.
  */
-static int verify_hashes(verify_tally *v, const cli_args *a, const char *path, int rc,
-                         ckpt_err *err)
+static int verify_hashes(verify_tally *v, const cli_args *a, const ckpt_open_opts *open,
+                         const char *path, int rc, ckpt_err *err)
 {
     const uint64_t n_errors = v->n_errors;
     ckpt_err why = {0};
     int found;
 
-    v->vouch = (manifest_vouch){
-        .file = v->manifest, .tag = v->tag[0] ? v->tag : NULL, .finding = verify_finding, .ctx = v};
+    v->vouch = (manifest_vouch){.file = v->manifest,
+                                .tag = v->tag[0] ? v->tag : NULL,
+                                .open = open,
+                                .finding = verify_finding,
+                                .ctx = v};
     if (rc == CKPT_ECANCELED)
         return rc;
     found = manifest_verify(&v->vouch, a, path, &why);
@@ -222,7 +225,7 @@ static int verify_one(verify_tally *v, cli_args *a, const char *path, ckpt_err *
                                    .finding_ctx = v,
                                    .opened = verify_opened};
     int rc = ckpt_verify(path, &opts, &report, err);
-    rc = verify_hashes(v, a, path, rc, err);
+    rc = verify_hashes(v, a, &open, path, rc, err);
     progress_end(&p);
     if (rc == CKPT_OK)
         rc = verify_strict(v, a, err);

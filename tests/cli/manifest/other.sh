@@ -25,3 +25,18 @@ cp a.safetensors t/checkpoint-5/new.safetensors
 ckpt verify t/checkpoint-5/new.safetensors
 ckpt diff --manifest t/checkpoint-5/new.safetensors t/checkpoint-5
 ckpt diff --manifest none.json none.json
+# the manifest of the original, kept beside a copy under the usual name
+cp -r t/checkpoint-5 copy && rm copy/ckpt-manifest.* copy/new.safetensors && cp t/checkpoint-5/ckpt-manifest.json .
+ckpt verify copy --manifest ckpt-manifest.json | tail -1
+# with --made-from, --tag is that of the source, and not of the checkpoint with the manifest
+ckpt convert --map none run parts.gguf --max-shard-size 2KB -q 2>/dev/null
+rm -f parts.gguf.manifest.*
+for n in parts-0000*.gguf; do
+    python3 - "$n" <<'END'
+import hashlib, json, sys
+data = open(sys.argv[1], 'rb').read()
+print(json.dumps({'schema': 'ckpt-manifest/1', 'files': [{'path': sys.argv[1], 'bytes': len(data), 'sha256': hashlib.sha256(data).hexdigest()}], 'tensors': []}))
+END
+    break
+done >parts.gguf.manifest.json
+ckpt verify parts-00001-of-*.gguf --made-from run --map none --tag global_step4 2>&1 | grep -c 'does not list'

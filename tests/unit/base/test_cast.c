@@ -522,10 +522,11 @@ static void counts_over_scales(void **state)
     static const struct {
         ckpt_dtype dtype;
         unsigned at[2];
-    } cases[] = {{CKPT_Q4_0, {0, 0}},     {CKPT_Q4_1, {0, 2}}, {CKPT_Q5_0, {0, 0}},
-                 {CKPT_Q5_1, {0, 2}},     {CKPT_Q8_0, {0, 0}}, {CKPT_Q2_K, {80, 82}},
-                 {CKPT_Q3_K, {108, 108}}, {CKPT_Q4_K, {0, 2}}, {CKPT_Q5_K, {0, 2}},
-                 {CKPT_Q6_K, {208, 208}}};
+    } cases[] = {{CKPT_Q4_0, {0, 0}},     {CKPT_Q4_1, {0, 2}},   {CKPT_Q5_0, {0, 0}},
+                 {CKPT_Q5_1, {0, 2}},     {CKPT_Q8_0, {0, 0}},   {CKPT_Q2_K, {80, 82}},
+                 {CKPT_Q3_K, {108, 108}}, {CKPT_Q4_K, {0, 2}},   {CKPT_Q5_K, {0, 2}},
+                 {CKPT_Q6_K, {208, 208}}, {CKPT_IQ4_NL, {0, 0}}, {CKPT_TQ1_0, {52, 52}},
+                 {CKPT_TQ2_0, {64, 64}}};
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
