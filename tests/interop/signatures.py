@@ -389,6 +389,8 @@ def fixtures(folder):
     key = os.path.join(folder, 'p256.key')
     they_sign(os.path.join(model, 'model.safetensors'), os.path.join(folder, 'file.sig'), key)
     they_sign(model, os.path.join(folder, 'shards.sig'), key, how=hashing.Config().use_shard_serialization(shard_size=100))
+    they_sign(os.path.join(model, 'model.safetensors'), os.path.join(folder, 'file-shards.sig'), key,
+              how=hashing.Config().use_shard_serialization(shard_size=1000))
     how = hashing.Config().use_file_serialization(hashing_algorithm='blake3')
     they_sign(model, os.path.join(folder, 'blake3.sig'), key, how=how)
     how = hashing.Config()

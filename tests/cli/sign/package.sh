@@ -26,3 +26,5 @@ try less --key "$signed/p256.pub" --strict
 try file --key "$signed/p256.pub"
 echo "== one file"
 ckpt verify "$signed/model/model.safetensors" --signature "$signed/file.sig" --key "$signed/p256.pub"
+echo "== parts of one file"
+ckpt verify "$signed/model/model.safetensors" --signature "$signed/file-shards.sig" --key "$signed/p256.pub"
