@@ -244,9 +244,10 @@ static int one_check_pairs(ckpt_ds_job *job, const ckpt_ds_folder *dir)
 
     while (i < few->n && few->at[i].rank == many->at[i].rank)
         i++;
+    // without any model file, its name depends on a stage that is not known yet
     const char *lost =
         few->n ? ckpt_ds_folder_lost(job, few, many->at[i].rank)
-               : ckpt_arena_printf(job->map->arena, "%s/mp_rank_%02" PRIu32 "_model_states.pt",
+               : ckpt_arena_printf(job->map->arena, "%s/*mp_rank_%02" PRIu32 "_model_states.pt",
                                    job->map->path, dir->mp);
     if (!lost)
         return ckpt_fail_memory(job->err);
@@ -291,7 +292,8 @@ static int one_read_all(one *o)
     // Also open files that the layout does not need: damage in them becomes a finding.
     if (rc == CKPT_OK)
         rc = ckpt_ds_shard_each(o->job, &o->dir->optims, 1, CKPT_DS_RANKS, one_read_optim, o);
-    if (rc == CKPT_OK && o->head.stage == 3)
+    // without any model file the loss is reported already
+    if (rc == CKPT_OK && o->head.stage == 3 && o->dir->models.n > 0)
         rc = ckpt_ds_shard_each(o->job, &o->dir->models, 1, CKPT_DS_RANKS, one_read_model, o);
     for (size_t c = 0;
          rc == CKPT_OK && !o->job->broken && o->head.stage == 3 && c < o->layout.column.n; c++)
