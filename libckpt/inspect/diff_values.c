@@ -514,7 +514,42 @@ static int dv_folders(dv_work *w, const ckpt_map *a, const ckpt_map *b, ckpt_err
 
 /* ---- training state ---- */
 
-/* Compare the values of groups that differ by rank, and the files of further model ranks. */
+/* Lists of values that differ by rank in two states, the name of what has them, and rank 0's. */
+typedef struct dv_ranked {
+    const ckpt_ranked *a, *b;
+    const char *of;
+    const ckpt_value *a_first[2], *b_first[2]; /* [in_entry] */
+} dv_ranked;
+
+/* The value of rank k; `common` if all ranks have it. */
+static const ckpt_value *dv_of_rank(const ckpt_ranked *r, uint32_t k, const ckpt_value *common)
+{
+    return r ? (r->at ? r->at[k] : NULL) : common;
+}
+
+/* Compare the values that differ by rank on one side or on both. */
+static void dv_ranks(dv_work *w, const dv_ranked *list, const ckpt_state *a, const ckpt_state *b)
+{
+    char path[DV_PATH];
+
+    for (int side = 0; side < 2; side++) {
+        for (const ckpt_ranked *r = side ? list->b : list->a; r; r = r->next) {
+            const ckpt_ranked *x = ckpt_ranked_find(list->a, r->key, r->in_entry),
+                              *y = ckpt_ranked_find(list->b, r->key, r->in_entry);
+            const char *key = r->key->as.text.at;
+
+            for (uint32_t k = 0; r->at && !(side && x) && k < a->world && k < b->world; k++) {
+                (void)snprintf(path, sizeof path, "%.60s%.60s%.200s on rank %u", a->prefix,
+                               list->of, key, (unsigned)k);
+                dv_compare(w, path,
+                           dv_of_rank(x, k, ckpt_value_get(list->a_first[r->in_entry], key)),
+                           dv_of_rank(y, k, ckpt_value_get(list->b_first[r->in_entry], key)), 0);
+            }
+        }
+    }
+}
+
+/* Compare the values that differ by rank, and the files of further model ranks. */
 static void dv_state(dv_work *w, const ckpt_state *a, const ckpt_state *b, size_t i)
 {
     char path[DV_PATH];
@@ -525,16 +560,21 @@ static void dv_state(dv_work *w, const ckpt_state *a, const ckpt_state *b, size_
         (void)snprintf(path, sizeof path, "%.100soptim_states", a->prefix);
         dv_compare(w, path, a->optim, b->optim, 0);
     }
+    dv_ranks(w,
+             &(dv_ranked){a->client,
+                          b->client,
+                          "model_states.",
+                          {a->model, ckpt_value_get(a->model, "module")},
+                          {b->model, ckpt_value_get(b->model, "module")}},
+             a, b);
     for (size_t g = 0; g < a->group.n && g < b->group.n; g++) {
-        for (const ckpt_ranked *r = a->group.at[g].ranked; r; r = r->next) {
-            const ckpt_ranked *of = ckpt_ranked_get(&b->group.at[g], r->key, r->in_entry);
+        const ckpt_group *x = &a->group.at[g], *y = &b->group.at[g];
 
-            for (uint32_t k = 0; r->at && k < a->world && k < b->world; k++) {
-                (void)snprintf(path, sizeof path, "%.100sparam_groups[%zu].%.200s on rank %u",
-                               a->prefix, g, r->key->as.text.at, (unsigned)k);
-                dv_compare(w, path, r->at[k], of && of->at ? of->at[k] : NULL, 0);
-            }
-        }
+        (void)snprintf(path, sizeof path, "param_groups[%zu].", g);
+        dv_ranks(
+            w,
+            &(dv_ranked){x->ranked, y->ranked, path, {x->fields, x->entry}, {y->fields, y->entry}},
+            a, b);
     }
 }
 

@@ -163,11 +163,11 @@ static bool adopt_value(adopt *a, const ckpt_value *v)
 }
 
 /* Add the values that differ by rank. */
-static bool adopt_ranked(adopt *a, const ckpt_state *s, const ckpt_group *g)
+static bool adopt_ranked(adopt *a, const ckpt_state *s, const ckpt_ranked *list)
 {
     bool fits = true;
 
-    for (const ckpt_ranked *r = g->ranked; fits && r; r = r->next) {
+    for (const ckpt_ranked *r = list; fits && r; r = r->next) {
         for (uint32_t i = 0; fits && r->at && i < s->world; i++)
             fits = adopt_see(a, r->at[i]);
     }
@@ -181,10 +181,10 @@ static bool adopt_trees(adopt *a, const ckpt_map *child)
 
     for (size_t i = 0; fits && i < child->states.n; i++) {
         const ckpt_state *s = child->states.at[i];
-        fits = adopt_see(a, s->model) && adopt_see(a, s->optim);
+        fits = adopt_see(a, s->model) && adopt_see(a, s->optim) && adopt_ranked(a, s, s->client);
         for (size_t g = 0; fits && g < s->group.n; g++)
             fits = adopt_see(a, s->group.at[g].fields) && adopt_see(a, s->group.at[g].entry) &&
-                   adopt_ranked(a, s, &s->group.at[g]) && adopt_see(a, s->group.at[g].stored);
+                   adopt_ranked(a, s, s->group.at[g].ranked) && adopt_see(a, s->group.at[g].stored);
     }
     for (size_t i = 0; fits && i < a->node.n; i++)
         fits = adopt_value(a, a->node.at[i]);

@@ -218,6 +218,7 @@ typedef struct ckpt_claim {
     /* for another release, which may list other names of the module as buffers, frozen or tied */
     bool other_release;
     bool keeps_ranked; /* the output keeps values that differ by rank: it has the same partitions */
+    bool keeps_client; /* the output keeps the program's values that differ by rank */
     bool joins_groups; /* adjacent groups with equal settings become one parameter group */
     bool no_empty;     /* trained parameters without elements become frozen ones */
     int stage;         /* the stage in the output; -1: not declared */

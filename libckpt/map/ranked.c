@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ranked.c: handles values of an optimizer's groups that differ by rank.
+ * ranked.c: handles values that differ by rank.
  *
- * Such a value belongs to the rank's partition of the parameters. A target with the same partitions
- * keeps the values. Any other target has partitions without a value of their own, and gives all
- * ranks that of rank 0.
+ * A group's value belongs to the rank's partition of the parameters. A target with the same
+ * partitions keeps the values. Any other target has partitions without a value of their own, and
+ * gives all ranks that of rank 0.  A value of the training program belongs to the rank itself, so
+ * that a target with a file for each of as many ranks keeps it.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -12,13 +13,18 @@
 #include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
 
-const ckpt_ranked *ckpt_ranked_get(const ckpt_group *g, const ckpt_value *key, bool in_entry)
+const ckpt_ranked *ckpt_ranked_find(const ckpt_ranked *list, const ckpt_value *key, bool in_entry)
 {
-    const ckpt_ranked *r = key->kind == CKPT_V_STR ? g->ranked : NULL;
+    const ckpt_ranked *r = key->kind == CKPT_V_STR ? list : NULL;
 
     while (r && (r->in_entry != in_entry || !ckpt_value_is(key, r->key->as.text.at)))
         r = r->next;
     return r;
+}
+
+const ckpt_ranked *ckpt_ranked_get(const ckpt_group *g, const ckpt_value *key, bool in_entry)
+{
+    return ckpt_ranked_find(g->ranked, key, in_entry);
 }
 
 ckpt_ranked *ckpt_ranked_add(ckpt_arena *arena, ckpt_ranked **list, const ckpt_value *key,
@@ -115,6 +121,30 @@ const char *ckpt_ranked_text(ckpt_arena *arena, const ckpt_state *state)
     return rv_text(arena, state, (rv_choice){0});
 }
 
+/* Warn about buffers and values of the training program. */
+static int rv_lost_client(ckpt_map *to, const ckpt_state *state, ckpt_err *err)
+{
+    enum { MOST = 8 };
+    const char *names = "";
+    size_t n = 0;
+
+    for (const ckpt_ranked *r = to->claim.keeps_client ? NULL : state->client; names && r;
+         r = r->next) {
+        if (n++ < MOST)
+            names = ckpt_arena_printf(to->arena, "%s%s%.80s", names, *names ? ", " : "",
+                                      r->key->as.text.at);
+    }
+    if (names && n > MOST)
+        names = ckpt_arena_printf(to->arena, "%s and %zu more", names, n - MOST);
+    if (!names)
+        return ckpt_fail_memory(err);
+    return *names ? ckpt_map_note(to, CKPT_WARNING, err,
+                                  "%s: each rank's model file has its own value; the target gives "
+                                  "all ranks that of rank 0",
+                                  names)
+                  : CKPT_OK;
+}
+
 int ckpt_ranked_lost(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
 {
     const bool keeps = to->claim.keeps_ranked, fresh = to->claim.fresh;
@@ -135,6 +165,8 @@ int ckpt_ranked_lost(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
                                keeps   ? "sub-groups of one rank differ, too"
                                : fresh ? "the state of the optimizer begins anew"
                                        : "their partitions are not those of the source");
+        if (rc == CKPT_OK)
+            rc = rv_lost_client(to, from->states.at[i], err);
     }
     return rc;
 }

@@ -18,13 +18,15 @@
 CKPT_VEC(ckpt_tensors, ckpt_tensor *);
 
 /*
- * A value of a group that differs by rank, because its optimizer computes it from the rank's own
- * partition: Prodigy's d_numerator.
+ * A value that differs by rank: of a group, because its optimizer computes it from the rank's own
+ * partition (Prodigy's d_numerator), or of the training program (the state of a random number
+ * generator).
  */
 typedef struct ckpt_ranked {
     struct ckpt_ranked *next;
     const ckpt_value *key; /* STR */
-    bool in_entry;         /* a key of the group's entry; else of its fields */
+    /* a key of the group's entry, else of its fields; of the module, else of the model file */
+    bool in_entry;
     bool model; /* differs only by model-parallel rank, and each of these ranks has a state */
     /*
      * [world] the value of each data-parallel rank (NULL: none); at NULL: the rank's sub-groups
@@ -82,8 +84,9 @@ typedef struct ckpt_state {
      * stage 0: per parameter its own optimizer state, a DICT, or NULL; NULL: only groups have state
      */
     ckpt_value **own;
-    ckpt_value *model; /* tree of the first rank's model file (a DICT), or NULL */
-    ckpt_value *optim; /* tree of the first rank's optimizer file (a DICT), or NULL */
+    ckpt_value *model;   /* tree of the first rank's model file (a DICT), or NULL */
+    ckpt_value *optim;   /* tree of the first rank's optimizer file (a DICT), or NULL */
+    ckpt_ranked *client; /* members and buffers of model files that differ by rank (stage 3) */
     /* model and optim, if present, come from a program of another framework, not from DeepSpeed */
     bool foreign;
     /*
@@ -186,7 +189,10 @@ bool ckpt_state_adam(ckpt_arena *arena, ckpt_value *fields, ckpt_value *decouple
 
 /* ---- ranked.c ---- */
 
-/* Find the per-rank values of a key; NULL: all ranks have rank 0's value. */
+/* Find the per-rank values of a key in a list; NULL: all ranks have rank 0's value. */
+const ckpt_ranked *ckpt_ranked_find(const ckpt_ranked *list, const ckpt_value *key, bool in_entry);
+
+/* The same in a group's list. */
 const ckpt_ranked *ckpt_ranked_get(const ckpt_group *g, const ckpt_value *key, bool in_entry);
 
 /* Add an entry to a group, once for each key; key is copied.  NULL: no memory. */
@@ -206,8 +212,8 @@ bool ckpt_ranked_stay(const ckpt_state *state);
 const char *ckpt_ranked_text(ckpt_arena *arena, const ckpt_state *state);
 
 /*
- * Warn about per-rank values for which a target with other partitions gives all ranks the value of
- * rank 0.
+ * Warn about per-rank values for which a target with other partitions or ranks gives all ranks the
+ * value of rank 0.
  */
 int ckpt_ranked_lost(ckpt_map *to, const ckpt_map *from, ckpt_err *err);
 

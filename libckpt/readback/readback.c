@@ -386,15 +386,14 @@ static bool cl_is_dealt(const ckpt_group *x, const ckpt_group *y)
            x->first == y->first;
 }
 
-/* Compare the values that differ by rank, if the target keeps them. */
-static int cl_ranked(ckpt_claim_work *w, const ckpt_state *a, const ckpt_group *x,
-                     const ckpt_group *y, const char *group)
+/* Compare the values of `list` that differ by rank with those of the target. */
+static int cl_ranked(ckpt_claim_work *w, const ckpt_state *a, const ckpt_ranked *list,
+                     const ckpt_ranked *target, const char *group)
 {
     int rc = CKPT_OK;
 
-    for (const ckpt_ranked *r = w->to->claim.keeps_ranked ? x->ranked : NULL; rc == CKPT_OK && r;
-         r = r->next) {
-        const ckpt_ranked *own = ckpt_ranked_get(y, r->key, r->in_entry);
+    for (const ckpt_ranked *r = list; rc == CKPT_OK && r; r = r->next) {
+        const ckpt_ranked *own = ckpt_ranked_find(target, r->key, r->in_entry);
         bool same = !r->at || (own && own->at);
         char path[CKPT_CLAIM_PATH];
 
@@ -637,9 +636,11 @@ static int cl_groups(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *
         if (rc == CKPT_OK)
             rc = cl_entry(w, a, b, x, y, name);
         if (rc == CKPT_OK)
-            rc = cl_ranked(w, a, x, y, name);
+            rc = cl_ranked(w, a, w->to->claim.keeps_ranked ? x->ranked : NULL, y->ranked, name);
     }
-    return rc;
+    return rc == CKPT_OK ? cl_ranked(w, a, w->to->claim.keeps_client ? a->client : NULL, b->client,
+                                     "model_states")
+                         : rc;
 }
 
 /* ---- counts without a comparison ---- */

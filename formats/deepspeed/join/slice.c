@@ -231,6 +231,8 @@ static int one_read_model(void *ctx, ckpt_ds_shard *s)
     int rc = s->root == o->passed ? CKPT_OK : one_check_model(o, s);
     if (rc == CKPT_OK && !o->job->broken)
         o->passed = s->root;
+    if (rc == CKPT_OK && !o->job->broken)
+        rc = ckpt_ds_client_note(o->job, &o->head, s);
     return rc == CKPT_OK ? ckpt_ds_frozen_read(o->job, &o->head, &o->module, s) : rc;
 }
 

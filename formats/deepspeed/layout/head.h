@@ -7,6 +7,7 @@
 #define CKPT_FORMATS_DS_HEAD_H
 
 #include "formats/deepspeed/shard/shard.h"
+#include "libckpt/map/state.h"
 
 /* A layer with experts distributed by AutoEP (autoep.h). */
 typedef struct ckpt_ds_moe_layer {
@@ -27,6 +28,7 @@ typedef struct ckpt_ds_head {
     bool legacy;                   /* stage 1 of 0.3.x: has local_sub_partitions_of_fp32_groups */
     ckpt_ds_moe_layers autoep;     /* layers with AutoEP; names point into the model file */
     struct ckpt_ds_ranked *ranked; /* values that differ by rank (ranked.c) */
+    ckpt_ranked *client;           /* members of model files that differ by rank (client.c) */
 } ckpt_ds_head;
 
 /*

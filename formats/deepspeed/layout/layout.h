@@ -141,6 +141,14 @@ int ckpt_ds_ranked_uneven(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt
  */
 int ckpt_ds_ranked_take(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_state *state);
 
+/* ---- client.c ---- */
+
+/*
+ * Record the values of the training program in a rank's model file (stage 3) that differ from rank
+ * 0's, if the caller reads the optimizer.
+ */
+int ckpt_ds_client_note(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s);
+
 /* ---- value.c ---- */
 
 /* Compare a rank's value with rank 0's (first; NULL if rank 0 has none); tensors with one element

@@ -85,6 +85,7 @@ int ckpt_ds_ranked_take(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_s
     assert(head && state);
     const char *text;
 
+    state->client = head->client;
     for (const struct ckpt_ds_ranked *r = head->ranked; r; r = r->next) {
         if (r->group >= state->group.n)
             continue;

@@ -113,6 +113,18 @@ static ckpt_value *dwm_again(ckpt_dsw_file *f, const ckpt_value *v)
     return twin->as.tensor ? twin : NULL;
 }
 
+/* A buffer's value on this rank. */
+static const ckpt_value *dwm_buffer(const ckpt_dsw_file *f, const ckpt_tensor *t,
+                                    const ckpt_value *old)
+{
+    const ckpt_ranked *r = f->how->client ? f->job->state->client : NULL;
+
+    while (r &&
+           !(r->in_entry && strcmp(r->key->as.text.at, ckpt_state_name(f->job->state, t)) == 0))
+        r = r->next;
+    return r && r->at[f->rank] ? r->at[f->rank] : old;
+}
+
 /* The value of a tensor in this file; tied names share its elements. */
 static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
 {
@@ -134,7 +146,7 @@ static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
             ckpt_tt_whole(&m->f->t, ckpt_dsw_donor(t, dwm_dtype(m->f->job, m->f->how, old)),
                           dwm_dtype(m->f->job, m->f->how, old));
     else if (t->role == CKPT_ROLE_BUFFER && old)
-        m->node[at] = ckpt_tt_copy(&m->f->t, old);
+        m->node[at] = ckpt_tt_copy(&m->f->t, dwm_buffer(m->f, t, old));
     else
         m->node[at] = ckpt_tt_whole(&m->f->t, t, t->dtype);
     return m->node[at];
@@ -591,6 +603,29 @@ static int dwm_like_second(const ckpt_train_job *job, const ckpt_dsw_layout *lay
     return CKPT_OK;
 }
 
+/* The source's model file as the rank wrote it: rank 0's, with the rank's own values. */
+static const ckpt_value *dwm_of_rank(ckpt_dsw_file *f)
+{
+    const ckpt_state *state = f->job->state;
+    ckpt_dict from = ckpt_value_map(state->model);
+    ckpt_value *own;
+
+    if (!f->how->client)
+        return state->model;
+    own = ckpt_tt_new(&f->t, CKPT_V_DICT);
+    for (uint64_t i = 0; own && i < from.n; i++) {
+        const ckpt_ranked *r = ckpt_ranked_find(state->client, from.at[i].key, false);
+        ckpt_value *v = r ? r->at[f->rank] : from.at[i].value;
+        if (v)
+            ckpt_tt_put_at(&f->t, own, from.at[i].key, v);
+    }
+    for (const ckpt_ranked *r = state->client; own && r; r = r->next) {
+        if (!r->in_entry && r->at[f->rank] && !ckpt_value_get(state->model, r->key->as.text.at))
+            ckpt_tt_put(&f->t, own, r->key->as.text.at, r->at[f->rank]);
+    }
+    return own;
+}
+
 int ckpt_dsw_model_file(const ckpt_train_job *job, const ckpt_dsw_how *how,
                         const ckpt_dsw_layout *layout, ckpt_dsw_records *records, uint32_t rank,
                         const char *name)
@@ -604,7 +639,7 @@ int ckpt_dsw_model_file(const ckpt_train_job *job, const ckpt_dsw_how *how,
     ckpt_value *root = NULL;
 
     // rank 0's file lists tied names, too, so rank 1's file is the model for the others
-    if (how->stage == 3 && rank > 1 && !how->ep)
+    if (how->stage == 3 && rank > 1 && !how->ep && !how->client)
         return dwm_like_second(job, layout, records, rank, name);
     int rc = ckpt_tt_begin(&d.f.t, job->to, job->from, name, job->err);
     if (rc == CKPT_OK)
@@ -618,7 +653,7 @@ int ckpt_dsw_model_file(const ckpt_train_job *job, const ckpt_dsw_how *how,
     if (rc == CKPT_OK && (!d.module.storage || !d.module.node || !d.module.tied))
         d.f.t.rc = ckpt_fail_memory(job->err);
     if (d.f.t.rc == CKPT_OK)
-        root = ckpt_dsw_dict(&d.f, job->state->model, keys, ckpt_dsw_follows(job, how));
+        root = ckpt_dsw_dict(&d.f, dwm_of_rank(&d.f), keys, ckpt_dsw_follows(job, how));
     if (d.f.t.rc == CKPT_OK && how->made && !ckpt_value_get(root, "num_experts"))
         ckpt_tt_put(&d.f.t, root, "num_experts", ckpt_dsw_num_experts(&d.f));
     rc = ckpt_tt_end(&d.f.t, root);

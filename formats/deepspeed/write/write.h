@@ -93,6 +93,7 @@ typedef struct ckpt_dsw_how {
     bool new_dtype;       /* differs from the source's */
     bool fresh;           /* moments become zero */
     bool ranked;          /* partitions equal the source's, so per-rank values are kept */
+    bool client;          /* each rank keeps its own values of the training program */
     bool layers, experts; /* parts of the module are separate files, which are copied */
     bool made;            /* the writer makes files of experts, because the source has none */
     bool legacy, lean, bf16_optimizer, round_robin, aligned;

@@ -132,12 +132,33 @@ static void what_is_lost(void **state)
     ckpt_map_free(map);
 }
 
+/* Values of the training program belong to ranks, not to partitions. */
+static void client_values(void **state)
+{
+    static const char *const key[] = {"rng", "a", "b", "c", "d", "e", "f", "g", "sampler"};
+    ckpt_map *from = make(), *to = NULL;
+    ckpt_state *s = from->states.at[0];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof key / sizeof *key; i++)
+        assert_non_null(
+            ckpt_ranked_add(from->arena, &s->client, ckpt_value_cstr(from->arena, key[i]), false));
+    assert_non_null(strstr(lost(from, true, true), "rng, a, b, c, d, e, f, g and 1 more: each"));
+    assert_int_equal(ckpt_map_create(&to, 0, NULL), CKPT_OK);
+    to->claim.keeps_client = true;
+    assert_int_equal(ckpt_ranked_lost(to, from, NULL), CKPT_OK);
+    assert_int_equal(to->findings.n, 0);
+    ckpt_map_free(to);
+    ckpt_map_free(from);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_for_each_key),
         cmocka_unit_test(partitions),
         cmocka_unit_test(what_is_lost),
+        cmocka_unit_test(client_values),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+# The training program's values that differ by rank (stage 3) stay with their ranks, or what is lost is named.
+here=$FIXTURES/../cli
+run() { # NAME VALUES: the fixture, with the values of the rank in the list's place
+    cp -r "$FIXTURES/z3_bf16_w5_odd/ckpt" "$1"
+    chmod -R u+w "$1"
+    rank=0
+    for value in $2; do
+        python3 "$here/client_values.py" "$1/global_step4/zero_pp_rank_${rank}_mp_rank_00_model_states.pt" $value
+        rank=$((rank + 1))
+    done
+}
+run run "0 1 2 3 4"
+ckpt verify run
+echo "-- as many ranks"
+ckpt reshard run same --dtype f16 -q
+echo "status $?"
+for rank in 0 1 3 4; do
+    ckpt tree same/global_step4/zero_pp_rank_${rank}_mp_rank_00_model_states.pt sampler
+    ckpt cat same/global_step4/zero_pp_rank_${rank}_mp_rank_00_model_states.pt rng
+done
+ckpt reshard run again -q
+ckpt diff run again
+ckpt verify again --made-from run | tail -n 2
+echo "-- one rank has another value"
+run changed "0 1 2 4 4"
+ckpt diff run changed
+ckpt verify changed --made-from run
+echo "status $?"
+run common "0 0 0 0 0"
+ckpt diff common run
+echo "-- fewer ranks, another stage, another framework"
+ckpt reshard run two --world 2 -q
+ckpt verify -q two --made-from run
+echo "status $?"
+ckpt reshard run stage2 --stage 2 -q
+ckpt reshard run dcp --to dcp -q
+ckpt reshard run universal --to universal -q
