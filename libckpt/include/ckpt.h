@@ -357,7 +357,8 @@ typedef struct ckpt_difference {
 typedef int (*ckpt_difference_fn)(void *ctx, const ckpt_difference *d);
 
 /*
- * The tensors of both maps with one name but for numbers between dots, such as those of layers. Elements that are NaN or infinite in A or B are counted, and left out of the distances.
+ * The tensors of both maps with one name but for numbers between dots, such as those of layers.
+ * Elements that are NaN or infinite in A or B are counted, and left out of the distances.
  */
 typedef struct ckpt_diff_group {
     const char *name; /* "model.layers.*.mlp.up_proj.weight" */

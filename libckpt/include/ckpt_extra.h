@@ -339,9 +339,9 @@ CKPT_API int ckpt_view_open(ckpt_map **out, ckpt_view *view, const ckpt_open_opt
 /* ---- signatures ---- */
 
 /*
- * The signer's key or certificate: ckpt_sign signs with it, ckpt_signature_check trusts it. Keys are
- * of the elliptic curves P-256, P-384 and P-521. key and cert are PEM texts, key_name and cert_name
- * the paths that messages show.
+ * The signer's key or certificate: ckpt_sign signs with it, ckpt_signature_check trusts it. Keys
+ * are of the elliptic curves P-256, P-384 and P-521. key and cert are PEM texts, key_name and
+ * cert_name the paths that messages show.
  */
 typedef struct ckpt_sign_opts {
     size_t size;           /* sizeof this struct, or 0: see ckpt.h */
