@@ -77,13 +77,21 @@ static bool bfr_index(bfr_names *w)
     return ok;
 }
 
-static bool bfr_is_buffer(const bfr_names *w, const ckpt_tensor *t)
+/* True for a tensor that is certainly a parameter. */
+static bool bfr_is_param(const bfr_names *w, const ckpt_tensor *t)
 {
     const char *last = t->name + bfr_module(t->name);
     uint32_t hash;
 
-    if (t->n_extents > 1 || strcmp(last, "weight") == 0 || strcmp(last, "bias") == 0 ||
-        bfr_has_last(w, last, &hash))
+    return t->n_extents > 1 || strcmp(last, "weight") == 0 || strcmp(last, "bias") == 0 ||
+           bfr_has_last(w, last, &hash);
+}
+
+static bool bfr_is_buffer(const bfr_names *w, const ckpt_tensor *t)
+{
+    uint32_t hash;
+
+    if (bfr_is_param(w, t))
         return false;
     // a tensor of one row may be whole because one rank has it all
     return (w->sharded && t->ndim > 0 && t->shape[0] > 1) || bfr_has_module(w, t->name, &hash);
@@ -103,4 +111,24 @@ int ckpt_train_buffers(ckpt_map *map, const ckpt_state *state, ckpt_err *err)
     ckpt_index_free(&w.last);
     ckpt_index_free(&w.module);
     return ok ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+const char *ckpt_train_doubtful(ckpt_arena *arena, const ckpt_map *map, const ckpt_state *state)
+{
+    assert(arena && map && state);
+    enum { MOST = 4 };
+    bfr_names w = {.state = state};
+    const char *text = bfr_index(&w) ? "" : NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; text && !w.sharded && i < map->tensors.n; i++) {
+        const ckpt_tensor *t = map->tensors.at[i];
+        if (t->role == CKPT_ROLE_FROZEN && !t->owner && !bfr_is_param(&w, t) && n++ < MOST)
+            text = ckpt_arena_printf(arena, "%s%s%.200s", text, *text ? ", " : "", t->name);
+    }
+    if (text && n > MOST)
+        text = ckpt_arena_printf(arena, "%s and %zu more", text, n - MOST);
+    ckpt_index_free(&w.last);
+    ckpt_index_free(&w.module);
+    return text;
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "formats/deepspeed/write/write.h"
+#include "formats/training/buffers.h"
 #include "formats/training/deepspeed_names.h"
 #include "libckpt/map/order.h"
 
@@ -249,6 +250,23 @@ static int dw_files(const ckpt_train_job *job, const ckpt_dsw_how *how,
     return rc == CKPT_OK ? ckpt_dsw_fill(job, how, layout, records) : rc;
 }
 
+/* Stage 3: warn about tensors that DeepSpeed refuses if they are buffers (buffers.h). */
+static int dw_doubtful(const ckpt_train_job *job, const ckpt_dsw_how *how)
+{
+    const char *names = "";
+
+    if (how->stage == 3 && job->state->foreign)
+        names = ckpt_train_doubtful(job->to->arena, job->from, job->state);
+    if (!names)
+        return ckpt_fail_memory(job->err);
+    return *names ? ckpt_map_note(job->to, CKPT_WARNING, job->err,
+                                  "%s: written as frozen parameters, because the source does not "
+                                  "show whether they are buffers: if they are, DeepSpeed refuses "
+                                  "the output; --stage 2 stores both alike",
+                                  names)
+                  : CKPT_OK;
+}
+
 static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
                     const ckpt_target *target, ckpt_err *err)
 {
@@ -301,6 +319,8 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
         rc = ckpt_dsw_expert_files(&job, &how, &layout);
     if (rc == CKPT_OK)
         rc = ckpt_dsw_clipping(&job, how.release);
+    if (rc == CKPT_OK)
+        rc = dw_doubtful(&job, &how);
     if (rc == CKPT_OK && how.ep && how.stage < 3)
         rc = ckpt_dsw_autoep_files(&job, &how);
     ckpt_dsw_records_free(&records);
