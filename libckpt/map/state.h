@@ -29,8 +29,8 @@ typedef struct ckpt_ranked {
     bool in_entry;
     bool model; /* differs only by model-parallel rank, and each of these ranks has a state */
     /*
-     * [world] the value of each data-parallel rank (NULL: none); at NULL: the rank's sub-groups
-     * differ too
+     * [world] the value of each data-parallel rank (NULL: none); at NULL: sub-groups of one rank,
+     * or joined model-parallel ranks, differ too
      */
     ckpt_value **at;
 } ckpt_ranked;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "formats/deepspeed/join/grid.h"
+#include "formats/deepspeed/layout/layout.h"
 #include "formats/rules/rules.h"
 #include "libckpt/map/extent.h"
 #include "libckpt/map/map.h"
@@ -361,6 +362,19 @@ static int dsj_group(dsj *j, ckpt_state *to, size_t g, uint8_t *seen)
     return rc;
 }
 
+/* Records the training program's values that differ between model-parallel ranks. */
+static int dsj_client(dsj *j, ckpt_state *to)
+{
+    ckpt_map *first = dsj_slice(j, 0, 0)->map;
+    int rc = CKPT_OK;
+
+    for (uint32_t i = 1; rc == CKPT_OK && !j->grid->ep && i < j->grid->n; i++) {
+        if (j->grid->slice[i].map->states.n > 0)
+            rc = ckpt_ds_client_join(j->job, to, first, j->grid->slice[i].map);
+    }
+    return rc;
+}
+
 /* Builds the single state from rank 0's state and the parameters of all ranks. */
 static int dsj_state(dsj *j)
 {
@@ -389,6 +403,8 @@ static int dsj_state(dsj *j)
     }
     for (size_t g = 0; rc == CKPT_OK && g < most; g++)
         rc = dsj_group(j, to, g, seen);
+    if (rc == CKPT_OK)
+        rc = dsj_client(j, to);
     ckpt_free(seen);
     return rc;
 }

@@ -210,3 +210,39 @@ int ckpt_ds_client_note(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shar
     }
     return rc;
 }
+
+/* Record a member whose value one model-parallel rank has alone; NULL at: rank 0's is taken. */
+static int dcl_note_lost(const ckpt_ds_job *job, ckpt_state *to, const ckpt_value *key)
+{
+    return ckpt_ranked_add(job->map->arena, &to->client, key, false) ? CKPT_OK
+                                                                     : ckpt_fail_memory(job->err);
+}
+
+int ckpt_ds_client_join(const ckpt_ds_job *job, ckpt_state *to, ckpt_map *first, ckpt_map *own)
+{
+    assert(to && first->states.n > 0 && own->states.n > 0);
+    ckpt_ds_shard shards[2] = {{.map = first}, {.map = own}};
+    const ckpt_value *a = first->states.at[0]->model, *b = own->states.at[0]->model;
+    ckpt_dict all = ckpt_value_map(a), other = ckpt_value_map(b);
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+        dcl_pair pair = {&shards[0], &shards[1], DCL_NODES};
+        const ckpt_value *key = all.at[i].key, *x = all.at[i].value,
+                         *y = dcl_is_client(key) ? ckpt_value_get(b, key->as.text.at) : NULL;
+        bool same = y != NULL;
+        if (!dcl_is_client(key))
+            continue;
+        if (same)
+            rc = ckpt_ds_same(job, x, y, &same);
+        if (rc == CKPT_OK && !(same && dcl_same(&pair, x, y, DCL_DEPTH)))
+            rc = dcl_note_lost(job, to, key);
+    }
+    for (uint64_t i = 0; rc == CKPT_OK && i < other.n; i++) {
+        if (dcl_is_client(other.at[i].key) && !ckpt_value_get(a, other.at[i].key->as.text.at))
+            rc = dcl_note_lost(job, to, other.at[i].key);
+    }
+    ckpt_reader_free(shards[0].reader);
+    ckpt_reader_free(shards[1].reader);
+    return rc;
+}

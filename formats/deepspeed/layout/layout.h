@@ -149,6 +149,12 @@ int ckpt_ds_ranked_take(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_s
  */
 int ckpt_ds_client_note(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s);
 
+/*
+ * Record in `to`, the joined state, the names of values that the first state of the map `own` has
+ * and that of the map `first` has not.
+ */
+int ckpt_ds_client_join(const ckpt_ds_job *job, ckpt_state *to, ckpt_map *first, ckpt_map *own);
+
 /* ---- value.c ---- */
 
 /* Compare a rank's value with rank 0's (first; NULL if rank 0 has none); tensors with one element

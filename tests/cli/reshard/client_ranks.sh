@@ -36,3 +36,15 @@ echo "status $?"
 ckpt reshard run stage2 --stage 2 -q
 ckpt reshard run dcp --to dcp -q
 ckpt reshard run universal --to universal -q
+echo "-- tensor-parallel ranks, joined and apart"
+cp -r "$FIXTURES/tp2_z1_w4/ckpt" parallel
+chmod -R u+w parallel
+for rank in 0 1; do
+    python3 "$here/client_values.py" parallel/global_step*/mp_rank_0${rank}_model_states.pt $rank
+done
+ckpt reshard parallel joined --join --world 2 -q
+echo "status $?"
+ckpt tree joined/global_step4/mp_rank_00_model_states.pt sampler
+ckpt reshard parallel apart --world 1 -q
+echo "status $?"
+ckpt tree apart/global_step4/mp_rank_01_model_states.pt sampler
