@@ -299,8 +299,8 @@ typedef struct ckpt_ranks_run {
     const char *order; /* the caller's list of parameters, or NULL */
     ckpt_err *err;
     ckpt_ranks_set model, optim;
-    bool rngs;                          /* ranks other than the first have random states */
-    bool by_name;                       /* the optimizer's keys are names */
+    const char *alone; /* names of other values that differ by rank: "rng, data"; NULL: none */
+    bool by_name;      /* the optimizer's keys are names */
     ckpt_value *root[CKPT_RANKS_KINDS]; /* values of the first rank's files, or NULL */
     ckpt_ranks_numbers numbers;
 } ckpt_ranks_run;

@@ -522,17 +522,53 @@ static int rru_values(ckpt_ranks_run *r)
     return ok ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
-/* Check that ranks agree on the schedule; random states differ between ranks. */
+/* Record the name of a value that differs by rank, once. */
+static int rru_alone(ckpt_ranks_run *r, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *at = r->alone; at && (at = strstr(at, name)); at += n) {
+        if ((at == r->alone || at[-1] == ' ') && (at[n] == ',' || at[n] == '\0'))
+            return CKPT_OK;
+    }
+    r->alone = ckpt_arena_printf(r->map->arena, "%s%s%.80s", r->alone ? r->alone : "",
+                                 r->alone ? ", " : "", name);
+    return r->alone ? CKPT_OK : ckpt_fail_memory(r->err);
+}
+
+/* Record the values of a dict that those of another dict do not equal; random states never do. */
+static int rru_differ(ckpt_ranks_run *r, const ckpt_value *of, const ckpt_value *than)
+{
+    ckpt_dict all = ckpt_value_map(of);
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+        const ckpt_value *key = all.at[i].key, *other;
+        if (key->kind != CKPT_V_STR || ckpt_value_is(key, "lr_scheduler"))
+            continue;
+        other = ckpt_value_get(than, key->as.text.at);
+        if (!other || ckpt_value_is(key, "rng") ||
+            !ckpt_value_equal(all.at[i].value, other, RRU_NODES))
+            rc = rru_alone(r, key->as.text.at);
+    }
+    return rc;
+}
+
+/* Check that ranks agree on the schedule; other values may differ. */
 int ckpt_ranks_take_extra(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *root)
 {
-    const ckpt_value *mine = ckpt_value_get(root, "lr_scheduler"),
-                     *first = ckpt_value_get(r->root[CKPT_RANKS_EXTRA], "lr_scheduler");
+    const ckpt_value *all = r->root[CKPT_RANKS_EXTRA], *mine = ckpt_value_get(root, "lr_scheduler"),
+                     *first = ckpt_value_get(all, "lr_scheduler");
+    int rc = CKPT_OK;
 
     if (root->kind != CKPT_V_DICT && root->kind != CKPT_V_ODICT)
         return ckpt_fail(r->err, CKPT_EFORMAT, "%s: holds no dict", file->where.file);
-    r->rngs |= file->where.rank > 0 && ckpt_value_get(root, "rng");
-    if (!mine && !first)
-        return CKPT_OK;
+    if (file->where.rank > 0) {
+        rc = rru_differ(r, root, all);
+        rc = rc == CKPT_OK ? rru_differ(r, all, root) : rc;
+    }
+    if (rc != CKPT_OK || (!mine && !first))
+        return rc;
     return mine && first && ckpt_value_equal(mine, first, RRU_NODES)
                ? CKPT_OK
                : ckpt_fail(r->err, CKPT_EMISMATCH,
@@ -667,11 +703,10 @@ static int rru_facts(ckpt_ranks_run *r)
 
     r->map->known.training = true;
     r->map->known.world = r->world;
-    if (rc == CKPT_OK && r->rngs)
+    if (rc == CKPT_OK && r->alone)
         rc = ckpt_map_note(r->map, CKPT_INFO, r->err,
-                           "%s: 'rng' is kept from rank 0 only: the random number generators of "
-                           "other ranks are left out",
-                           r->path);
+                           "%s: %s: each rank has its own value; only that of rank 0 is read",
+                           r->path, r->alone);
     return rc;
 }
 

@@ -48,3 +48,10 @@ ckpt tree joined/global_step4/mp_rank_00_model_states.pt sampler
 ckpt reshard parallel apart --world 1 -q
 echo "status $?"
 ckpt tree apart/global_step4/mp_rank_01_model_states.pt sampler
+echo "-- FSDP's ranks"
+ckpt reshard "$FIXTURES/z3_bf16_w5_odd/ckpt" ranks --to fsdp-ranks --world 2 -q
+for rank in 0 1; do
+    python3 "$here/client_values.py" ranks/global_step4/extra_state_world_size_2_rank_${rank}.pt $((3 * rank)) 2>&1
+done
+ckpt verify ranks
+ckpt reshard ranks/global_step4 zero --to zero --world 2
