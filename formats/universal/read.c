@@ -288,23 +288,29 @@ static int ur_module(ckpt_uni *u)
     return rc == CKPT_OK ? ckpt_ds_module_begin(&u->job, &u->head, &u->module) : rc;
 }
 
-/* Read fragments of frozen parameters from one rank's model file (stage 3). */
-static int ur_fragments(void *ctx, ckpt_ds_shard *s)
+/* Read what one rank's model file has alone (stage 3): fragments of frozen parameters, values. */
+static int ur_rank_model(void *ctx, ckpt_ds_shard *s)
 {
     ckpt_uni *u = ctx;
+    int rc = u->module.frozen.n && u->shapes_whole
+                 ? ckpt_ds_frozen_read(&u->job, &u->head, &u->module, s)
+                 : CKPT_OK;
 
-    return ckpt_ds_frozen_read(&u->job, &u->head, &u->module, s);
+    return rc == CKPT_OK && !u->dir.whole.n ? ckpt_ds_client_note(&u->job, &u->head, s) : rc;
 }
 
-/* Read the fragments of all ranks; every rank's file must be there. */
-static int ur_frozen_parts(ckpt_uni *u)
+/* Read the model files of all ranks; fragments need every rank's file. */
+static int ur_parts(ckpt_uni *u)
 {
-    int rc = ckpt_ds_folder_check(&u->job, &u->dir.parts, "model");
+    int rc = CKPT_OK;
 
+    if (u->module.frozen.n && u->shapes_whole) {
+        rc = ckpt_ds_folder_check(&u->job, &u->dir.parts, "model");
+        if (rc == CKPT_OK && !u->job.broken)
+            rc = ckpt_ds_frozen_read(&u->job, &u->head, &u->module, &u->head.model);
+    }
     if (rc == CKPT_OK && !u->job.broken)
-        rc = ckpt_ds_frozen_read(&u->job, &u->head, &u->module, &u->head.model);
-    if (rc == CKPT_OK && !u->job.broken)
-        rc = ckpt_ds_shard_each(&u->job, &u->dir.parts, 1, CKPT_DS_SHARDS, ur_fragments, u);
+        rc = ckpt_ds_shard_each(&u->job, &u->dir.parts, 1, CKPT_DS_SHARDS, ur_rank_model, u);
     return rc;
 }
 
@@ -317,12 +323,11 @@ static int ur_held(ckpt_uni *u, const ckpt_ds_params *trained)
 
     if (rc == CKPT_OK)
         rc = ckpt_ds_module_add_buffers(&u->job, &u->head, module);
-    if (!u->shapes_whole)
-        return rc;
-    if (rc == CKPT_OK && u->head.stage == 3 && module->frozen.n)
-        rc = ur_frozen_parts(u);
-    return rc == CKPT_OK && !u->job.broken ? ckpt_ds_module_add_frozen(&u->job, &u->head, module)
-                                           : rc;
+    if (rc == CKPT_OK && u->head.stage == 3 && u->dir.parts.n)
+        rc = ur_parts(u);
+    return rc == CKPT_OK && !u->job.broken && u->shapes_whole
+               ? ckpt_ds_module_add_frozen(&u->job, &u->head, module)
+               : rc;
 }
 
 /* Copy the parameters into the list type of the functions for model files. */

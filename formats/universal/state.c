@@ -368,6 +368,10 @@ int ckpt_uni_state_make(ckpt_uni *u)
         world < 0 || world > UINT32_MAX)
         world = 0;
     state->world = (uint32_t)world;
+    // the lists of values have an entry for each rank whose model file is here
+    state->client = u->head.client;
+    for (ckpt_ranked *r = state->client; r; r = r->next)
+        r->at = u->head.world == state->world ? r->at : NULL;
     state->stage = u->head.stage;
     (void)ckpt_ds_stage(ckpt_value_get(u->head.optim.root, "zero_stage"), &state->stage);
     state->optim = us_optim(u);

@@ -122,7 +122,7 @@ static const ckpt_value *dwm_buffer(const ckpt_dsw_file *f, const ckpt_tensor *t
     while (r &&
            !(r->in_entry && strcmp(r->key->as.text.at, ckpt_state_name(f->job->state, t)) == 0))
         r = r->next;
-    return r && r->at[f->rank] ? r->at[f->rank] : old;
+    return r && r->at && r->at[f->rank] ? r->at[f->rank] : old;
 }
 
 /* The value of a tensor in this file; tied names share its elements. */
@@ -615,12 +615,13 @@ static const ckpt_value *dwm_of_rank(ckpt_dsw_file *f)
     own = ckpt_tt_new(&f->t, CKPT_V_DICT);
     for (uint64_t i = 0; own && i < from.n; i++) {
         const ckpt_ranked *r = ckpt_ranked_find(state->client, from.at[i].key, false);
-        ckpt_value *v = r ? r->at[f->rank] : from.at[i].value;
+        ckpt_value *v = r && r->at ? r->at[f->rank] : from.at[i].value;
         if (v)
             ckpt_tt_put_at(&f->t, own, from.at[i].key, v);
     }
     for (const ckpt_ranked *r = state->client; own && r; r = r->next) {
-        if (!r->in_entry && r->at[f->rank] && !ckpt_value_get(state->model, r->key->as.text.at))
+        if (!r->in_entry && r->at && r->at[f->rank] &&
+            !ckpt_value_get(state->model, r->key->as.text.at))
             ckpt_tt_put(&f->t, own, r->key->as.text.at, r->at[f->rank]);
     }
     return own;

@@ -278,8 +278,8 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
     int rc = dw_settings(&job, &how);
 
     how.ranked = rc == CKPT_OK && dw_stays(&job, &how);
-    how.client = rc == CKPT_OK && state->client && !state->joined && how.stage == 3 &&
-                 how.world == state->world;
+    how.client = rc == CKPT_OK && state->client && state->client->at && !state->joined &&
+                 how.stage == 3 && how.world == state->world;
     to->claim.keeps_client = how.client && (state == from->states.at[0] || to->claim.keeps_client);
     for (uint32_t i = 0; rc == CKPT_OK && dw_next_whole(from, &i, &kind); i++) {
         how.layers = how.layers || (kind == CKPT_DS_LAYER && !state->joined);

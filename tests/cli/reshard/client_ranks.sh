@@ -55,3 +55,11 @@ for rank in 0 1; do
 done
 ckpt verify ranks
 ckpt reshard ranks/global_step4 zero --to zero --world 2
+echo "-- a universal checkpoint with the model files of all ranks, as DeepSpeed's script writes it"
+rm universal/*/*mp_rank_00_model_states.pt
+cp run/global_step4/zero_pp_rank_*_model_states.pt universal/*/
+ckpt reshard universal five --stage 3 --world 5 -q
+ckpt tree five/*/zero_pp_rank_2_mp_rank_00_model_states.pt sampler
+ckpt reshard universal four --stage 3 --world 4 -q
+rm universal/*/zero_pp_rank_4_*
+ckpt reshard universal fewer --stage 3 --world 5 -q
