@@ -255,11 +255,16 @@ static int hft_check_bias(ckpt_map *map, const ckpt_value *config, const char *t
     for (size_t i = 0; b && i < map->tensors.n; i++) {
         const char *name = map->tensors.at[i]->name;
         size_t n = strlen(name);
+        bool of_main = strncmp(name, main, n_prefix) == 0;
+        bool is_weight =
+            n > sizeof weight_end && strcmp(name + n + 1 - sizeof weight_end, weight_end) == 0;
 
-        if (strncmp(name, main, n_prefix) != 0)
+        // layers of a tower may have the same names, and come first (GlmAsr)
+        if (text && is_weight && !of_main)
+            return CKPT_OK;
+        if (!of_main)
             continue;
-        if (!weight && n > sizeof weight_end &&
-            strcmp(name + n + 1 - sizeof weight_end, weight_end) == 0)
+        if (is_weight && !weight)
             weight = name;
         if (!bias && n > sizeof end && strcmp(name + n + 1 - sizeof end, end) == 0)
             bias = name;

@@ -29,3 +29,23 @@ sed 's/"model_type": "llama"/"model_type": "bert", "auto_map": {"AutoModel": "x.
 ckpt verify bert | grep -o 'models of type bert'
 sed 's/"model_type": "llama"/"model_type": "llava", "text_config": {"model_type": "cohere"}/' "$FIXTURES/gguf_llama_deep/hf/config.json" >cohere/config.json
 ckpt verify cohere | grep -o 'models of type cohere'
+echo "-- a tower with biases, whose layers have the names of the language model's"
+mkdir tower
+python3 - "$FIXTURES/models/model_qwen2.safetensors" "$FIXTURES/gguf_llama_deep/hf/model.safetensors" <<'EOP'
+import json, struct, sys
+header, data = {}, b''
+for prefix, path in zip(('audio_tower.', 'language_model.'), sys.argv[1:]):
+    with open(path, 'rb') as f:
+        n, = struct.unpack('<Q', f.read(8))
+        own, bytes_ = json.loads(f.read(n)), f.read()
+    for name, t in own.items():
+        if name != '__metadata__':
+            header[prefix + name] = dict(t, data_offsets=[len(data) + x for x in t['data_offsets']])
+    data += bytes_
+text = json.dumps(header).encode()
+with open('tower/model.safetensors', 'wb') as f:
+    f.write(struct.pack('<Q', len(text)) + text + data)
+EOP
+printf '{"model_type": "glmasr", "text_config": {"model_type": "llama"}}' >tower/config.json
+ckpt verify -q --strict tower
+echo "$?"
