@@ -48,6 +48,16 @@ typedef struct ckpt_directory {
     bool (*holds)(const ckpt_value *values);
 
     /*
+     * Whether a folder, of which another driver reads the weights, holds a run that this driver
+     * reads when the caller wants one. NULL: no.
+     */
+    bool (*holds_run)(const ckpt_listing *list);
+
+    /* Read such a run; weights: the map of the other driver, which the caller frees. */
+    int (*gather_run)(ckpt_map *map, ckpt_map *weights, const ckpt_listing *list,
+                      const ckpt_open_opts *opts, ckpt_err *err);
+
+    /*
      * the layouts of runs, each with another pointer, NULL after the last; NULL: the format has
      * none, or runs of DeepSpeed with its `latest`
      */

@@ -335,6 +335,38 @@ static int open_which(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
                      list->folder, n, n == 1 ? "" : "s", list->folder, last, list->folder);
 }
 
+/* The driver that reads the folder as a run, although `weights` reads only its weights; or NULL. */
+static const ckpt_directory *open_run_driver(const ckpt_listing *list,
+                                             const ckpt_directory *weights)
+{
+    for (size_t i = 0; ckpt_directories[i]; i++) {
+        const ckpt_directory *d = ckpt_directories[i];
+        if (d->holds_run && !(weights->is.caps & CKPT_READS_STATE) && d->holds_run(list))
+            return d;
+    }
+    return NULL;
+}
+
+/* Read the weights with their driver, and then the run. */
+static int open_beside(ckpt_map *map, const ckpt_listing *list, const ckpt_directory *of_weights,
+                       const ckpt_directory *driver, const ckpt_open_opts *opts, ckpt_err *err)
+{
+    ckpt_open_opts alone = *opts;
+    ckpt_map *weights = NULL;
+    int rc = ckpt_map_create(&weights, 0, err);
+
+    alone.training = alone.with_optimizer = false;
+    if (rc == CKPT_OK) {
+        weights->path = list->folder;
+        weights->format = of_weights->is.name;
+        rc = of_weights->gather(weights, list, &alone, err);
+    }
+    if (rc == CKPT_OK)
+        rc = driver->gather_run(map, weights, list, opts, err);
+    ckpt_map_free(weights);
+    return rc;
+}
+
 /* Open a folder with the best driver, or with `driver` because the caller named the file `part`. */
 static int open_folder(ckpt_map *map, const char *folder, const char *part,
                        const ckpt_directory *driver, const ckpt_open_opts *opts, ckpt_err *err)
@@ -356,10 +388,16 @@ static int open_folder(ckpt_map *map, const char *folder, const char *part,
         driver = opts->tag ? open_driver_of_tag(&list) : open_driver(&list, 0, NULL);
     if (!driver)
         return open_nothing(map, &list, err);
+    const ckpt_directory *of_weights = driver,
+                         *run = opts->training && opts->with_optimizer && !part && !opts->tag
+                                    ? open_run_driver(&list, driver)
+                                    : NULL;
+    driver = run ? run : driver;
     map->path = folder;
     map->format = driver->is.name;
     map->known.training = driver->is.caps & CKPT_READS_STATE;
-    rc = driver->gather(map, &list, opts, err);
+    rc = run ? open_beside(map, &list, of_weights, run, opts, err)
+             : driver->gather(map, &list, opts, err);
     if (rc == CKPT_OK && opts->collect && !part)
         rc = ckpt_around(map, &list, err);
     if (rc == CKPT_OK && opts->training && !part && !opts->tag && !map->known.training)

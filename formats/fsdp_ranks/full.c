@@ -5,6 +5,7 @@
  *
  *     pytorch_model_fsdp.bin, optimizer.bin    accelerate and the Trainer of transformers, with
  *     scheduler.bin or scheduler.pt            their schedule
+ *     model.safetensors, optimizer.pt          the same for one process or DDP (beside.c)
  *     X.pt, X.ckpt                             one file: {"model": ..., "optimizer": ...}, also
  *                                              Lightning's {state_dict, optimizer_states}
  *
@@ -266,29 +267,59 @@ static int rfu_several(ckpt_ranks_run *r, const ckpt_listing *list, const ckpt_o
 
 /* ---- the driver ---- */
 
+static ckpt_ranks_run rfu_begin(ckpt_map *map, const char *folder, const ckpt_open_opts *opts,
+                                ckpt_err *err)
+{
+    return (ckpt_ranks_run){.map = map,
+                            .path = folder,
+                            .world = 1,
+                            .with_optimizer = opts->with_optimizer,
+                            .ignore_copies = opts->ignore_copies,
+                            .order = opts->order_text,
+                            .err = err};
+}
+
+/* Make the run of several files, and compare it with the other files of the folder. */
+static int rfu_finish(ckpt_ranks_run *r, const ckpt_listing *list)
+{
+    int rc = ckpt_ranks_finish(r);
+
+    if (rc == CKPT_OK)
+        rc = ckpt_train_no_schedule(r->map, list, r->err);
+    return rc == CKPT_OK ? ckpt_train_trainer_steps(r->map, list, r->err) : rc;
+}
+
 static int rfu_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                       ckpt_err *err)
 {
     ckpt_listing at = *list;
     const char *one = list->part ? list->part : rfu_alone(list);
     int rc = one ? CKPT_OK : ckpt_train_find_step(map, &at, &rfu_run, opts->tag, err);
-    ckpt_ranks_run r = {.map = map,
-                        .path = at.folder,
-                        .world = 1,
-                        .with_optimizer = opts->with_optimizer,
-                        .ignore_copies = opts->ignore_copies,
-                        .order = opts->order_text,
-                        .err = err};
+    ckpt_ranks_run r = rfu_begin(map, at.folder, opts, err);
 
     if (rc == CKPT_OK)
         rc = one ? ckpt_ranks_read(&r, one, CKPT_RANKS_MODEL, 0, rfu_take)
                  : rfu_several(&r, &at, opts);
     if (rc == CKPT_OK)
-        rc = ckpt_ranks_finish(&r);
-    if (rc == CKPT_OK && !one)
-        rc = ckpt_train_no_schedule(map, &at, err);
-    if (rc == CKPT_OK && !one)
-        rc = ckpt_train_trainer_steps(map, &at, err);
+        rc = one ? ckpt_ranks_finish(&r) : rfu_finish(&r, &at);
+    ckpt_ranks_run_free(&r);
+    return rc;
+}
+
+/* ckpt_directory.gather_run: a model folder with an optimizer beside the weights. */
+static int rfu_gather_run(ckpt_map *map, ckpt_map *weights, const ckpt_listing *list,
+                          const ckpt_open_opts *opts, ckpt_err *err)
+{
+    const char *schedule = ckpt_train_schedule(list);
+    ckpt_ranks_run r = rfu_begin(map, list->folder, opts, err);
+    int rc = ckpt_ranks_read_beside(&r, weights, list);
+
+    if (rc == CKPT_OK && schedule)
+        rc = ckpt_ranks_read(&r, schedule, CKPT_RANKS_EXTRA, 0, rfu_take_schedule);
+    if (rc == CKPT_OK)
+        rc = ckpt_train_files_left(map, list, err);
+    if (rc == CKPT_OK)
+        rc = rfu_finish(&r, list);
     ckpt_ranks_run_free(&r);
     return rc;
 }
@@ -308,5 +339,7 @@ const ckpt_directory ckpt_directory_full_state = {
     .probe = rfu_probe,
     .gather = rfu_gather,
     .holds = rfu_holds,
+    .holds_run = ckpt_ranks_beside,
+    .gather_run = rfu_gather_run,
     .runs = rfu_runs,
 };

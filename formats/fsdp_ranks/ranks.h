@@ -11,6 +11,7 @@
  *     names.c    parses file names
  *     runs.c     finds the folder in a run of verl or SkyRL
  *     full.c     the driver for unsharded model and optimizer dicts
+ *     beside.c   a model folder with an optimizer beside the weights
  *     trained.c  decides which weights of such a dict the optimizer trains
  *     write.c    the writer of per-rank files
  *
@@ -296,7 +297,8 @@ typedef struct ckpt_ranks_run {
     const char *path; /* path of the folder; prefix of messages */
     uint32_t world;   /* number of ranks with files */
     bool with_optimizer, ignore_copies;
-    const char *order; /* the caller's list of parameters, or NULL */
+    const char *order;    /* the caller's list of parameters, or NULL */
+    const char *no_order; /* the reason why the order of the model's dict is unknown, or NULL */
     ckpt_err *err;
     ckpt_ranks_set model, optim;
     const char *alone; /* names of other values that differ by rank: "rng, data"; NULL: none */
@@ -316,6 +318,23 @@ typedef int ckpt_ranks_take(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt
  */
 int ckpt_ranks_read(ckpt_ranks_run *r, const char *name, ckpt_ranks_file_kind kind, uint32_t rank,
                     ckpt_ranks_take *take);
+
+/* Give `take` an object that is read already; file->of has its sources. */
+int ckpt_ranks_use(ckpt_ranks_run *r, ckpt_ranks_file *file, ckpt_ranks_file_kind kind,
+                   ckpt_value *root, ckpt_ranks_take *take);
+
+/* ---- beside.c ---- */
+
+/* True for a folder that may hold such a run: it has an optimizer, and no model file of FSDP. */
+bool ckpt_ranks_beside(const ckpt_listing *list);
+
+/*
+ * Read the model and the optimizer of such a folder.
+ *
+ * weights  the map of the model folder; the caller frees it
+ * Errors   CKPT_EUNSUPPORTED: packed weights; those of ckpt_ranks_read
+ */
+int ckpt_ranks_read_beside(ckpt_ranks_run *r, ckpt_map *weights, const ckpt_listing *list);
 
 /* Take a model's dict, an optimizer's, or other values; the caller calls these in rank order. */
 ckpt_ranks_take ckpt_ranks_take_model, ckpt_ranks_take_optim, ckpt_ranks_take_extra;

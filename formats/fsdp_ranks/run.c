@@ -27,9 +27,10 @@ static int rru_object(ckpt_ranks_run *r, ckpt_map *of, ckpt_io *io, uint32_t num
     return ckpt_torch_inner(root, of, &range, r->err);
 }
 
-static int rru_use(ckpt_ranks_run *r, ckpt_ranks_file *file, ckpt_ranks_file_kind kind,
+int ckpt_ranks_use(ckpt_ranks_run *r, ckpt_ranks_file *file, ckpt_ranks_file_kind kind,
                    ckpt_value *root, ckpt_ranks_take *take)
 {
+    assert(kind < CKPT_RANKS_KINDS && root && take);
     size_t n = file->of->sources.n;
     uint32_t *source = ckpt_alloc((n + 1) * sizeof *source);
     int rc;
@@ -72,7 +73,7 @@ int ckpt_ranks_read(ckpt_ranks_run *r, const char *name, ckpt_ranks_file_kind ki
         rc = rru_object(r, of, io, number, &root);
     }
     if (rc == CKPT_OK)
-        rc = rru_use(r, &file, kind, root, take);
+        rc = ckpt_ranks_use(r, &file, kind, root, take);
     ckpt_map_free(scratch);
     ckpt_io_close(io);
     return rc;
@@ -629,6 +630,9 @@ static int rru_optim(ckpt_ranks_run *r)
     r->numbers.optim = &r->optim;
     r->numbers.order = r->order;
     r->numbers.group = rru_group_size(r);
+    r->numbers.why = r->by_name ? NULL : r->no_order;
+    if (r->numbers.why)
+        return CKPT_OK;
     return r->by_name ? rru_named(r)
                       : ckpt_ranks_number(&r->numbers, r->map->arena, r->path, r->err);
 }
