@@ -29,6 +29,7 @@
 #include "libckpt/base/index.h"
 #include "libckpt/base/vec.h"
 #include "libckpt/format.h"
+#include "libckpt/map/state.h"
 #include "libckpt/map/whole.h"
 
 enum { CKPT_RANKS_MAX = 65536 };
@@ -170,9 +171,9 @@ ckpt_ranks_item *ckpt_ranks_find(const ckpt_ranks_set *set, const char *name);
 
 /* A file whose tensors are added to a set. */
 typedef struct ckpt_ranks_file {
-    ckpt_map *map;      /* the output map */
-    const ckpt_map *of; /* the map of the file */
-    uint32_t *source;   /* by source in `of`: number of its copy in `map`, or UINT32_MAX */
+    ckpt_map *map;    /* the output map */
+    ckpt_map *of;     /* the map of the file */
+    uint32_t *source; /* by source in `of`: number of its copy in `map`, or UINT32_MAX */
     ckpt_ranks_where where;
 } ckpt_ranks_file;
 
@@ -301,8 +302,8 @@ typedef struct ckpt_ranks_run {
     const char *no_order; /* the reason why the order of the model's dict is unknown, or NULL */
     ckpt_err *err;
     ckpt_ranks_set model, optim;
-    const char *alone; /* names of other values that differ by rank: "rng, data"; NULL: none */
-    bool by_name;      /* the optimizer's keys are names */
+    ckpt_ranked *client; /* values in extra_state that differ by rank, without `at` */
+    bool by_name;        /* the optimizer's keys are names */
     ckpt_value *root[CKPT_RANKS_KINDS]; /* values of the first rank's files, or NULL */
     ckpt_ranks_numbers numbers;
 } ckpt_ranks_run;

@@ -9,6 +9,7 @@
 #include "ckpt_extra.h"
 #include "formats/fsdp_ranks/ranks.h"
 #include "formats/torch/torch.h"
+#include "formats/training/same_value.h"
 #include "formats/training/torch_state.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/number.h"
@@ -523,34 +524,21 @@ static int rru_values(ckpt_ranks_run *r)
     return ok ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
-/* Record the name of a value that differs by rank, once. */
-static int rru_alone(ckpt_ranks_run *r, const char *name)
+/* Record the values of a dict that another rank's dict lacks, or that differ there. */
+static int rru_differ(ckpt_ranks_run *r, ckpt_train_side *x, const ckpt_value *of,
+                      ckpt_train_side *y, const ckpt_value *than)
 {
-    size_t n = strlen(name);
-
-    for (const char *at = r->alone; at && (at = strstr(at, name)); at += n) {
-        if ((at == r->alone || at[-1] == ' ') && (at[n] == ',' || at[n] == '\0'))
-            return CKPT_OK;
-    }
-    r->alone = ckpt_arena_printf(r->map->arena, "%s%s%.80s", r->alone ? r->alone : "",
-                                 r->alone ? ", " : "", name);
-    return r->alone ? CKPT_OK : ckpt_fail_memory(r->err);
-}
-
-/* Record the values of a dict that those of another dict do not equal; random states never do. */
-static int rru_differ(ckpt_ranks_run *r, const ckpt_value *of, const ckpt_value *than)
-{
-    ckpt_dict all = ckpt_value_map(of);
+    ckpt_dict all = ckpt_value_map(of), other = ckpt_value_map(than);
+    uint64_t hint = 0;
     int rc = CKPT_OK;
 
     for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
-        const ckpt_value *key = all.at[i].key, *other;
+        const ckpt_value *key = all.at[i].key;
         if (key->kind != CKPT_V_STR || ckpt_value_is(key, "lr_scheduler"))
             continue;
-        other = ckpt_value_get(than, key->as.text.at);
-        if (!other || ckpt_value_is(key, "rng") ||
-            !ckpt_value_equal(all.at[i].value, other, RRU_NODES))
-            rc = rru_alone(r, key->as.text.at);
+        if (!ckpt_train_same_value(x, all.at[i].value, y, ckpt_train_member(other, key, &hint)) &&
+            !ckpt_ranked_add(r->map->arena, &r->client, key, false))
+            rc = ckpt_fail_memory(r->err);
     }
     return rc;
 }
@@ -560,14 +548,18 @@ int ckpt_ranks_take_extra(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
 {
     const ckpt_value *all = r->root[CKPT_RANKS_EXTRA], *mine = ckpt_value_get(root, "lr_scheduler"),
                      *first = ckpt_value_get(all, "lr_scheduler");
+    // the first rank's trees are in the output map, which `of` is then, too
+    ckpt_train_side x = {.map = r->map}, y = {.map = file->of};
     int rc = CKPT_OK;
 
     if (root->kind != CKPT_V_DICT && root->kind != CKPT_V_ODICT)
         return ckpt_fail(r->err, CKPT_EFORMAT, "%s: holds no dict", file->where.file);
     if (file->where.rank > 0) {
-        rc = rru_differ(r, root, all);
-        rc = rc == CKPT_OK ? rru_differ(r, all, root) : rc;
+        rc = rru_differ(r, &x, all, &y, root);
+        rc = rc == CKPT_OK ? rru_differ(r, &y, root, &x, all) : rc;
     }
+    ckpt_reader_free(x.reader);
+    ckpt_reader_free(y.reader);
     if (rc != CKPT_OK || (!mine && !first))
         return rc;
     return mine && first && ckpt_value_equal(mine, first, RRU_NODES)
@@ -707,10 +699,17 @@ static int rru_facts(ckpt_ranks_run *r)
 
     r->map->known.training = true;
     r->map->known.world = r->world;
-    if (rc == CKPT_OK && r->alone)
+    const char *names = "";
+
+    for (const ckpt_ranked *c = r->client; names && c; c = c->next)
+        names = ckpt_arena_printf(r->map->arena, "%s%s%.80s", names, *names ? ", " : "",
+                                  c->key->as.text.at);
+    if (!names)
+        return ckpt_fail_memory(r->err);
+    if (rc == CKPT_OK && *names)
         rc = ckpt_map_note(r->map, CKPT_INFO, r->err,
-                           "%s: %s: each rank has its own value; only that of rank 0 is read",
-                           r->path, r->alone);
+                           "%s: %s: the ranks have different values; only those of rank 0 are read",
+                           r->path, names);
     return rc;
 }
 

@@ -241,6 +241,14 @@ static const hft_bias hft_biased[] = {
      "attention_bias", false},
 };
 
+/* True if the prefix of a layer says that it is the language model's. */
+static bool hft_says_text(const char *name, size_t n_prefix)
+{
+    const char *at = strstr(name, "language_model");
+
+    return at && (size_t)(at - name) < n_prefix;
+}
+
 /* Compare the biases of the layers beside `main` with the model type. */
 static int hft_check_bias(ckpt_map *map, const ckpt_value *config, const char *type,
                           const char *main, size_t n_prefix, ckpt_err *err)
@@ -260,7 +268,7 @@ static int hft_check_bias(ckpt_map *map, const ckpt_value *config, const char *t
             n > sizeof weight_end && strcmp(name + n + 1 - sizeof weight_end, weight_end) == 0;
 
         // layers of a tower may have the same names, and come first (GlmAsr)
-        if (text && is_weight && !of_main)
+        if (text && is_weight && !of_main && !hft_says_text(main, n_prefix))
             return CKPT_OK;
         if (!of_main)
             continue;

@@ -130,7 +130,7 @@ int ckpt_train_fsdp_begin(ckpt_train_job *job, uint32_t *ranks)
                                   .stage = -1,
                                   .dtype = CKPT_DTYPE_NONE};
     if (rc == CKPT_OK && state)
-        rc = ckpt_train_objects(job);
+        rc = ckpt_train_objects(job, NULL);
     if (rc == CKPT_OK && state)
         rc = dru_tell(job);
     return rc == CKPT_OK ? dru_folder(job) : rc;

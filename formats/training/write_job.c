@@ -37,7 +37,7 @@ int ckpt_train_left_out(const ckpt_train_job *job, ckpt_severity severity, const
     return ckpt_train_note_once(job, severity, "left out: ", text);
 }
 
-int ckpt_train_objects(const ckpt_train_job *job)
+int ckpt_train_objects(const ckpt_train_job *job, const ckpt_ranked *own)
 {
     ckpt_value *names = ckpt_value_new(job->to->arena, CKPT_V_LIST);
     const char *all = "";
@@ -47,6 +47,10 @@ int ckpt_train_objects(const ckpt_train_job *job)
         rc = ckpt_tt_unknown(job->state->model, names, job->to->arena, job->err);
     if (rc == CKPT_OK && job->state->optim)
         rc = ckpt_tt_unknown(job->state->optim, names, job->to->arena, job->err);
+    for (const ckpt_ranked *r = own; r; r = r->next) {
+        for (uint32_t i = 0; rc == CKPT_OK && r->at && i < job->state->world; i++)
+            rc = r->at[i] ? ckpt_tt_unknown(r->at[i], names, job->to->arena, job->err) : rc;
+    }
     if (rc != CKPT_OK || names->as.seq.n == 0)
         return rc;
     job->to->effects |= CKPT_USED_OBJECTS;

@@ -35,8 +35,9 @@ int ckpt_train_left_out(const ckpt_train_job *job, ckpt_severity severity, const
  * Check objects of unknown classes: the user must decide if they are copied or dropped.  If there
  * are any, sets CKPT_USED_OBJECTS in the target's effects.
  *
+ * own     values that differ by rank and are written, too; NULL: none
  * Errors   CKPT_EUNSAFE: there are such objects, and the target's options do not decide
  */
-int ckpt_train_objects(const ckpt_train_job *job);
+int ckpt_train_objects(const ckpt_train_job *job, const ckpt_ranked *own);
 
 #endif

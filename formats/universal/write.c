@@ -521,7 +521,7 @@ int ckpt_uni_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     if (rc == CKPT_OK)
         rc = uw_warn(&w);
     if (rc == CKPT_OK)
-        rc = ckpt_train_objects(&w.job);
+        rc = ckpt_train_objects(&w.job, NULL);
     if (rc == CKPT_OK)
         rc = uw_rules(&w);
     if (rc == CKPT_OK)

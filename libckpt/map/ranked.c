@@ -121,15 +121,16 @@ const char *ckpt_ranked_text(ckpt_arena *arena, const ckpt_state *state)
     return rv_text(arena, state, (rv_choice){0});
 }
 
-/* Warn about buffers and values of the training program. */
+/* Warn about client state and buffers of which the output has only rank 0's. */
 static int rv_lost_client(ckpt_map *to, const ckpt_state *state, ckpt_err *err)
 {
     enum { MOST = 8 };
     const char *names = "";
     size_t n = 0;
 
-    for (const ckpt_ranked *r = to->claim.keeps_client ? NULL : state->client; names && r;
-         r = r->next) {
+    for (const ckpt_ranked *r = state->client; names && r; r = r->next) {
+        if (to->claim.keeps_client && r->at)
+            continue;
         if (n++ < MOST)
             names = ckpt_arena_printf(to->arena, "%s%s%.80s", names, *names ? ", " : "",
                                       r->key->as.text.at);
@@ -139,9 +140,9 @@ static int rv_lost_client(ckpt_map *to, const ckpt_state *state, ckpt_err *err)
     if (!names)
         return ckpt_fail_memory(err);
     return *names ? ckpt_map_note(to, CKPT_WARNING, err,
-                                  "%s: each rank's model file has its own value; the target gives "
-                                  "all ranks that of rank 0",
-                                  names)
+                                  "%s%s%s: the ranks have different values, and the output has "
+                                  "only what rank 0 has",
+                                  state->prefix, *state->prefix ? ": " : "", names)
                   : CKPT_OK;
 }
 

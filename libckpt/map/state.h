@@ -25,7 +25,10 @@ CKPT_VEC(ckpt_tensors, ckpt_tensor *);
 typedef struct ckpt_ranked {
     struct ckpt_ranked *next;
     const ckpt_value *key; /* STR */
-    /* a key of the group's entry, else of its fields; of the module, else of the model file */
+    /*
+     * true: the key is in the group's entry (client values: in the module); false: in its fields
+     * (in the model file)
+     */
     bool in_entry;
     bool model; /* differs only by model-parallel rank, and each of these ranks has a state */
     /*

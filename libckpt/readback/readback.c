@@ -408,6 +408,28 @@ static int cl_ranked(ckpt_claim_work *w, const ckpt_state *a, const ckpt_ranked 
     return rc;
 }
 
+/* True if the target's release, or its options, have no place for a member of model files. */
+static bool cl_lacks(const ckpt_claim_work *w, const ckpt_state *b, const ckpt_ranked *r)
+{
+    if (w->to->claim.drop_objects)
+        return true;
+    return !ckpt_value_get(b->model, r->in_entry ? "buffer_names" : r->key->as.text.at);
+}
+
+/* Compare client state and buffers that differ by rank. */
+static int cl_client(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b)
+{
+    int rc = CKPT_OK;
+
+    for (const ckpt_ranked *r = a->client; rc == CKPT_OK && r; r = r->next) {
+        const ckpt_ranked one = {.key = r->key, .in_entry = r->in_entry, .at = r->at};
+        // the writer has reported members that the release of the output does not have
+        if (r->at && (ckpt_ranked_find(b->client, r->key, r->in_entry) || !cl_lacks(w, b, r)))
+            rc = cl_ranked(w, a, &one, b->client, "model_states");
+    }
+    return rc;
+}
+
 static int cl_deals(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b)
 {
     int rc = CKPT_OK;
@@ -638,9 +660,7 @@ static int cl_groups(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *
         if (rc == CKPT_OK)
             rc = cl_ranked(w, a, w->to->claim.keeps_ranked ? x->ranked : NULL, y->ranked, name);
     }
-    return rc == CKPT_OK ? cl_ranked(w, a, w->to->claim.keeps_client ? a->client : NULL, b->client,
-                                     "model_states")
-                         : rc;
+    return rc == CKPT_OK && w->to->claim.keeps_client ? cl_client(w, a, b) : rc;
 }
 
 /* ---- counts without a comparison ---- */

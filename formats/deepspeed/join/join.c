@@ -365,12 +365,13 @@ static int dsj_group(dsj *j, ckpt_state *to, size_t g, uint8_t *seen)
 /* Records the training program's values that differ between model-parallel ranks. */
 static int dsj_client(dsj *j, ckpt_state *to)
 {
-    ckpt_map *first = dsj_slice(j, 0, 0)->map;
+    const ckpt_state *first = dsj_state_of(j, 0);
     int rc = CKPT_OK;
 
     for (uint32_t i = 1; rc == CKPT_OK && !j->grid->ep && i < j->grid->n; i++) {
-        if (j->grid->slice[i].map->states.n > 0)
-            rc = ckpt_ds_client_join(j->job, to, first, j->grid->slice[i].map);
+        const ckpt_map *own = j->grid->slice[i].map;
+        if (own->states.n > 0)
+            rc = ckpt_ds_client_join(j->job, to, first, own->states.at[0]);
     }
     return rc;
 }

@@ -29,6 +29,7 @@ typedef struct ckpt_ds_head {
     ckpt_ds_moe_layers autoep;     /* layers with AutoEP; names point into the model file */
     struct ckpt_ds_ranked *ranked; /* values that differ by rank (ranked.c) */
     ckpt_ranked *client;           /* members of model files that differ by rank (client.c) */
+    ckpt_ranked *client_last;      /* the entry of the rank's last member that differs, or NULL */
 } ckpt_ds_head;
 
 /*

@@ -144,16 +144,19 @@ int ckpt_ds_ranked_take(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_s
 /* ---- client.c ---- */
 
 /*
- * Record the values of the training program in a rank's model file (stage 3) that differ from rank
+ * Record the client state and the buffers in a rank's model file (stage 3) that differ from rank
  * 0's, if the caller reads the optimizer.
+ *
+ * Errors  CKPT_EMISMATCH: a buffer of another shape or dtype
  */
-int ckpt_ds_client_note(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s);
+int ckpt_ds_client_note(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s);
 
 /*
- * Record in `to`, the joined state, the names of values that the first state of the map `own` has
- * and that of the map `first` has not.
+ * Record in `to` the names of client-state values that differ between two model-parallel ranks, or
+ * that only one of them has.  The states' trees are in the output map already.
  */
-int ckpt_ds_client_join(const ckpt_ds_job *job, ckpt_state *to, ckpt_map *first, ckpt_map *own);
+int ckpt_ds_client_join(const ckpt_ds_job *job, ckpt_state *to, const ckpt_state *first,
+                        const ckpt_state *own);
 
 /* ---- value.c ---- */
 

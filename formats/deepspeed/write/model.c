@@ -24,6 +24,7 @@ typedef struct dwm_module {
     ckpt_storage *hollow[CKPT_N_DTYPES]; /* stage 3, for each dtype: the placeholders' storage */
     ckpt_value **node;                   /* for each tensor of the map: its value, or NULL */
     bool *tied;                          /* for each tensor of the map: it has several names */
+    const ckpt_ranked *client;           /* the last buffer found in the rank's own ones */
 } dwm_module;
 
 /* ---- parameters ---- */
@@ -113,16 +114,26 @@ static ckpt_value *dwm_again(ckpt_dsw_file *f, const ckpt_value *v)
     return twin->as.tensor ? twin : NULL;
 }
 
-/* A buffer's value on this rank. */
-static const ckpt_value *dwm_buffer(const ckpt_dsw_file *f, const ckpt_tensor *t,
-                                    const ckpt_value *old)
+static bool dwm_is_buffer(const ckpt_ranked *r, const char *name)
 {
-    const ckpt_ranked *r = f->how->client ? f->job->state->client : NULL;
+    return r && r->in_entry && strcmp(r->key->as.text.at, name) == 0;
+}
 
-    while (r &&
-           !(r->in_entry && strcmp(r->key->as.text.at, ckpt_state_name(f->job->state, t)) == 0))
-        r = r->next;
-    return r && r->at && r->at[f->rank] ? r->at[f->rank] : old;
+/* A buffer's value on this rank; both lists are mostly in the module's order. */
+static const ckpt_value *dwm_buffer(dwm_module *m, const ckpt_tensor *t, const ckpt_value *old)
+{
+    const char *name = ckpt_state_name(m->f->job->state, t);
+    const ckpt_ranked *r = m->client ? m->client->next : NULL;
+
+    if (!m->f->how->client)
+        return old;
+    if (!dwm_is_buffer(r, name)) {
+        r = m->f->job->state->client;
+        while (r && !dwm_is_buffer(r, name))
+            r = r->next;
+    }
+    m->client = r ? r : m->client;
+    return r && r->at && r->at[m->f->rank] ? r->at[m->f->rank] : old;
 }
 
 /* The value of a tensor in this file; tied names share its elements. */
@@ -146,7 +157,7 @@ static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
             ckpt_tt_whole(&m->f->t, ckpt_dsw_donor(t, dwm_dtype(m->f->job, m->f->how, old)),
                           dwm_dtype(m->f->job, m->f->how, old));
     else if (t->role == CKPT_ROLE_BUFFER && old)
-        m->node[at] = ckpt_tt_copy(&m->f->t, dwm_buffer(m->f, t, old));
+        m->node[at] = ckpt_tt_copy(&m->f->t, dwm_buffer(m, t, old));
     else
         m->node[at] = ckpt_tt_whole(&m->f->t, t, t->dtype);
     return m->node[at];

@@ -250,6 +250,19 @@ static int dw_files(const ckpt_train_job *job, const ckpt_dsw_how *how,
     return rc == CKPT_OK ? ckpt_dsw_fill(job, how, layout, records) : rc;
 }
 
+/* Decide whether the ranks keep their own values of model files, and look at the classes in them. */
+static int dw_client(const ckpt_train_job *job, ckpt_dsw_how *how)
+{
+    const ckpt_state *state = job->state;
+    bool keeps = !state->joined && how->stage == 3 && how->world == state->world;
+
+    for (const ckpt_ranked *r = keeps ? state->client : NULL; r; r = r->next)
+        how->client |= r->at != NULL;
+    job->to->claim.keeps_client =
+        keeps && (state == job->from->states.at[0] || job->to->claim.keeps_client);
+    return ckpt_train_objects(job, how->client ? state->client : NULL);
+}
+
 /* Stage 3: warn about tensors that DeepSpeed refuses if they are buffers (buffers.h). */
 static int dw_doubtful(const ckpt_train_job *job, const ckpt_dsw_how *how)
 {
@@ -278,9 +291,8 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
     int rc = dw_settings(&job, &how);
 
     how.ranked = rc == CKPT_OK && dw_stays(&job, &how);
-    how.client = rc == CKPT_OK && state->client && state->client->at && !state->joined &&
-                 how.stage == 3 && how.world == state->world;
-    to->claim.keeps_client = how.client && (state == from->states.at[0] || to->claim.keeps_client);
+    if (rc == CKPT_OK)
+        rc = dw_client(&job, &how);
     for (uint32_t i = 0; rc == CKPT_OK && dw_next_whole(from, &i, &kind); i++) {
         how.layers = how.layers || (kind == CKPT_DS_LAYER && !state->joined);
         how.experts = how.experts || kind == CKPT_DS_EXPERT;
@@ -297,8 +309,6 @@ static int dw_state(ckpt_map *to, const ckpt_map *from, const ckpt_state *state,
     how.experts = how.experts || how.made || how.ep;
     if (rc == CKPT_OK && how.stage > 0)
         rc = ckpt_dsw_stage0_left_out(&job, &how, how.stage < 3);
-    if (rc == CKPT_OK)
-        rc = ckpt_train_objects(&job);
     to->effects |= how.stage == 3 ? CKPT_USED_SUB_GROUPS : 0;
     // Before 0.7.0 stage 1 is stored as 2, because it shares stage 2's code.
     to->claim.stage =

@@ -354,6 +354,9 @@ int ckpt_rm_state(ckpt_map *map, const ckpt_tensors *made, uint32_t *group,
     ckpt_free(old.at);
     if (rc == CKPT_OK && s->model && !(s->model = rst_model(map->arena, s->model)))
         rc = ckpt_fail_memory(err);
+    // the module has other buffers now, which are rank 0's
+    for (ckpt_ranked *r = s->client; r; r = r->next)
+        r->at = r->in_entry ? NULL : r->at;
     return rc == CKPT_OK ? rst_arrived(map, err) : rc;
 }
 
