@@ -215,9 +215,11 @@ CKPT_VEC(man_names, const char *);
 /* The walk over a folder: all folders found so far, by their names below the first one. */
 typedef struct man_walk {
     ckpt_hashed_vec *out;
+    ckpt_unlisted_vec *unlisted;
     ckpt_arena *arena;
     const char *top;
     man_names folders;
+    size_t n; /* entries of all three kinds */
 } man_walk;
 
 /* True for an entry that may vanish: a temporary file; and for the folder itself and its parent. */
@@ -228,32 +230,75 @@ static bool man_passing(const char *name)
 }
 
 /* True for an entry, by its path below the top, that does not belong to the checkpoint. */
-static bool man_foreign(const char *name, bool is_folder)
+static bool man_foreign(const char *name, mode_t mode)
 {
     const char *slash = strrchr(name, '/');
 
     // .git, .cache of huggingface_hub; but .metadata of torch's distributed checkpoints is a file
-    if (is_folder)
+    if (S_ISDIR(mode))
         return slash ? slash[1] == '.' : name[0] == '.';
     // the checkpoint's own; its signature may be added later, and can cover the manifest
-    return strcmp(name, CKPT_MANIFEST_NAME) == 0 ||
-           strcmp(name, CKPT_MANIFEST_STEM CKPT_MANIFEST_LIST) == 0 ||
-           strcmp(name, "model.sig") == 0;
+    return S_ISREG(mode) && (strcmp(name, CKPT_MANIFEST_NAME) == 0 ||
+                             strcmp(name, CKPT_MANIFEST_STEM CKPT_MANIFEST_LIST) == 0 ||
+                             strcmp(name, "model.sig") == 0);
+}
+
+/*
+ * Look at an entry: *what stays NULL for a file or a folder, which st describes, through links to
+ * files.
+ */
+static int man_look(struct stat *st, const char **what, const char *path, ckpt_err *err)
+{
+    struct stat own;
+
+    *what = NULL;
+    if (lstat(path, &own) != 0)
+        return ckpt_fail_sys(err, errno == ENOENT ? CKPT_EMISSING : CKPT_EIO, errno,
+                             "%s: cannot look at the file", path);
+    if (stat(path, st) != 0) {
+        if (!S_ISLNK(own.st_mode) || (errno != ENOENT && errno != ENOTDIR && errno != ELOOP))
+            return ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot look at the file", path);
+        *st = own;
+        *what = "a link that leads nowhere";
+    } else if (S_ISDIR(st->st_mode)) {
+        *what = S_ISLNK(own.st_mode) ? "a link to a folder" : NULL;
+    } else if (!S_ISREG(st->st_mode)) {
+        *what = "a pipe, socket or device";
+    }
+    return CKPT_OK;
+}
+
+/* Add an entry that is neither a file nor a folder, or refuse it. */
+static int man_unlisted(man_walk *w, const char *name, const char *path, const char *what,
+                        ckpt_err *err)
+{
+    ckpt_unlisted *to = w->unlisted ? ckpt_vec_push(w->unlisted) : NULL;
+
+    if (!w->unlisted)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: is %s, and a manifest lists files only: replace it by a copy of the "
+                         "files, or move it elsewhere",
+                         path, what);
+    if (!to)
+        return ckpt_fail_memory(err);
+    *to = (ckpt_unlisted){name, what};
+    return CKPT_OK;
 }
 
 /* Add one entry of a folder, which has a path below the top. */
 static int man_entry(man_walk *w, const char *name, const char *path, ckpt_err *err)
 {
+    const char *what;
     ckpt_hashed *file;
-    struct stat st, to;
+    struct stat st;
+    int rc = man_look(&st, &what, path, err);
 
-    if (lstat(path, &st) != 0 || stat(path, &to) != 0)
-        return ckpt_fail_sys(err, errno == ENOENT ? CKPT_EMISSING : CKPT_EIO, errno,
-                             "%s: cannot look at the file", path);
-    if (man_foreign(name, S_ISDIR(to.st_mode)) || (!S_ISDIR(st.st_mode) && !S_ISREG(to.st_mode)))
-        return CKPT_OK;
-    if (w->out->n + w->folders.n >= MAN_MOST_FILES)
+    if (rc != CKPT_OK || man_foreign(name, st.st_mode))
+        return rc;
+    if (w->n++ >= MAN_MOST_FILES)
         return ckpt_fail(err, CKPT_ELIMIT, "%s: has more than %d files", w->top, MAN_MOST_FILES);
+    if (what)
+        return man_unlisted(w, name, path, what, err);
     if (S_ISDIR(st.st_mode)) {
         const char **folder = ckpt_vec_push(&w->folders);
 
@@ -264,7 +309,7 @@ static int man_entry(man_walk *w, const char *name, const char *path, ckpt_err *
     file = ckpt_vec_push(w->out);
     if (!file)
         return ckpt_fail_memory(err);
-    *file = (ckpt_hashed){.name = name, .n_bytes = (uint64_t)to.st_size};
+    *file = (ckpt_hashed){.name = name, .n_bytes = (uint64_t)st.st_size};
     return CKPT_OK;
 }
 
@@ -295,9 +340,10 @@ static int man_folder(man_walk *w, const char *name, ckpt_err *err)
     return rc;
 }
 
-int ckpt_manifest_list(ckpt_hashed_vec *out, ckpt_arena *a, const char *folder, ckpt_err *err)
+int ckpt_manifest_list(ckpt_hashed_vec *out, ckpt_unlisted_vec *unlisted, ckpt_arena *a,
+                       const char *folder, ckpt_err *err)
 {
-    man_walk w = {.out = out, .arena = a, .top = folder};
+    man_walk w = {.out = out, .unlisted = unlisted, .arena = a, .top = folder};
     int rc = man_folder(&w, "", err);
 
     for (size_t i = 0; rc == CKPT_OK && i < w.folders.n; i++)
@@ -540,7 +586,7 @@ static void man_take_known(ckpt_manifest *m, const ckpt_map *map, const char *fo
 static int man_fill(ckpt_manifest *m, const ckpt_map *map, const ckpt_manifest_place *place,
                     const ckpt_manifest_opts *opts, ckpt_err *err)
 {
-    int rc = place->whole ? ckpt_manifest_list(&m->files, m->arena, place->folder, err)
+    int rc = place->whole ? ckpt_manifest_list(&m->files, NULL, m->arena, place->folder, err)
                           : man_list_map(&m->files, m->arena, map, place->folder, err);
 
     m->format = ckpt_arena_string(m->arena, map->format, strlen(map->format));

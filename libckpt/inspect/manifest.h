@@ -37,8 +37,22 @@ typedef struct ckpt_manifest_place {
 int ckpt_manifest_place_of(ckpt_manifest_place *out, ckpt_arena *a, const char *path,
                            const char *tag, const ckpt_map *map, ckpt_err *err);
 
-/* Add the names and sizes of all files below a folder, without manifests, sorted by name. */
-int ckpt_manifest_list(ckpt_hashed_vec *out, ckpt_arena *a, const char *folder, ckpt_err *err);
+/* An entry of a folder that a manifest cannot list: a link to a folder, a pipe, a device. */
+typedef struct ckpt_unlisted {
+    const char *name;
+    const char *what; /* in a sentence: "a link to a folder" */
+} ckpt_unlisted;
+
+CKPT_VEC(ckpt_unlisted_vec, ckpt_unlisted);
+
+/*
+ * Add the names and sizes of all files below a folder, without manifests, sorted by name.
+ *
+ * unlisted  gets the entries that are neither files nor folders; NULL: they are refused
+ * Errors    CKPT_EUNSUPPORTED: such an entry; CKPT_EIO, CKPT_ELIMIT
+ */
+int ckpt_manifest_list(ckpt_hashed_vec *out, ckpt_unlisted_vec *unlisted, ckpt_arena *a,
+                       const char *folder, ckpt_err *err);
 
 /* An empty manifest. */
 int ckpt_manifest_new(ckpt_manifest **out, ckpt_err *err);

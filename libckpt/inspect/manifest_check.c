@@ -349,6 +349,19 @@ static int manc_enter(manc_check *c, ckpt_arena *a, const char *folder)
     return c->prefix ? CKPT_OK : ckpt_fail_memory(c->err);
 }
 
+/* List the files of a folder; entries of other kinds were added, because no manifest has them. */
+static int manc_list_folder(manc_check *c, ckpt_hashed_vec *found, ckpt_arena *a)
+{
+    ckpt_unlisted_vec others = {0};
+    int rc = ckpt_manifest_list(found, &others, a, c->folder, c->err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < others.n; i++)
+        manc_say(c, "%s%s: was added: %s, which a manifest does not list", c->prefix,
+                 others.at[i].name, others.at[i].what);
+    ckpt_vec_free(&others);
+    return rc;
+}
+
 /* List the files to hash: of the manifest, as far as they exist, and those that were added. */
 static int manc_list(manc_check *c, ckpt_hashed_vec *found, ckpt_arena *a,
                      const ckpt_manifest_place *place)
@@ -356,7 +369,7 @@ static int manc_list(manc_check *c, ckpt_hashed_vec *found, ckpt_arena *a,
     struct stat st;
 
     if (place->whole)
-        return ckpt_manifest_list(found, a, place->folder, c->err);
+        return manc_list_folder(c, found, a);
     for (size_t i = 0; i < c->m->files.n; i++) {
         const char *name = c->m->files.at[i].name;
         const char *path = ckpt_arena_printf(a, "%s/%s", place->folder, name);
@@ -611,14 +624,16 @@ static int manc_hub_list(manc_check *c, ckpt_hashed_vec *files, ckpt_arena *a, c
     ckpt_manifest_place place;
     int rc = ckpt_manifest_place_of(&place, a, path, NULL, map, c->err);
     const char *slash = strrchr(path, '/');
+    ckpt_unlisted_vec others = {0}; // have no hash
     ckpt_hashed *one;
 
     if (rc == CKPT_OK)
         rc = manc_enter(c, a, place.folder);
-    if (rc != CKPT_OK)
+    if (rc == CKPT_OK && place.whole)
+        rc = ckpt_manifest_list(files, &others, a, place.folder, c->err);
+    ckpt_vec_free(&others);
+    if (rc != CKPT_OK || place.whole)
         return rc;
-    if (place.whole)
-        return ckpt_manifest_list(files, a, place.folder, c->err);
     one = ckpt_vec_push(files);
     if (!one)
         return ckpt_fail_memory(c->err);
