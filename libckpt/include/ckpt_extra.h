@@ -380,8 +380,8 @@ CKPT_API int ckpt_sign(const char *path, const ckpt_sign_opts *opts, ckpt_sign_r
                        ckpt_err *err);
 
 /*
- * Check a signature, then compare the files with the signed list. Files that the signer left out
- * are findings of severity 1.
+ * Check a signature, then compare the files with the signed list. Findings of severity 1: files
+ * that the signer left out; a path that ckpt_open refuses, whose files elsewhere nobody knows.
  *
  * Errors   CKPT_EDIGEST: another key, a certificate that must not be trusted or has expired, a
  *          changed, removed, added or renamed file, a file that the checkpoint at path is read from

@@ -15,69 +15,24 @@
 
 #include "libckpt/base/digest.h"
 #include "libckpt/base/opts.h"
+#include "libckpt/coverage.h"
 #include "libckpt/inspect/manifest.h"
 #include "libckpt/io/address.h"
 #include "libckpt/io/dir.h"
 #include "libckpt/io/manifest_name.h"
 
-/* ---- files, by what they are on the disk ---- */
-
-typedef struct manc_id {
-    uint64_t dev, ino;
-} manc_id;
-
-CKPT_VEC(manc_ids, manc_id);
-
-static int manc_by_id(const void *pa, const void *pb)
-{
-    const manc_id *a = pa, *b = pb;
-
-    return a->dev != b->dev ? (a->dev < b->dev ? -1 : 1) : (a->ino > b->ino) - (a->ino < b->ino);
-}
-
-/* Find out which files a list names, as far as they exist; links count as their targets. */
-static int manc_identify(manc_ids *out, ckpt_arena *a, const ckpt_hashed_vec *files,
+/* Add the files that a list names. */
+static int manc_identify(ckpt_coverage *out, ckpt_arena *a, const ckpt_hashed_vec *files,
                          const char *folder, ckpt_err *err)
 {
-    for (size_t i = 0; i < files->n; i++) {
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < files->n; i++) {
         const char *path = ckpt_path_join(a, folder, files->at[i].name);
-        struct stat st;
-        manc_id *id;
 
-        if (path && stat(path, &st) != 0)
-            continue;
-        id = path ? ckpt_vec_push(out) : NULL;
-        if (!id)
-            return ckpt_fail_memory(err);
-        *id = (manc_id){st.st_dev, st.st_ino};
+        rc = path ? ckpt_coverage_add(out, path, err) : ckpt_fail_memory(err);
     }
-    if (out->n > 1)
-        qsort(out->at, out->n, sizeof *out->at, manc_by_id);
-    return CKPT_OK;
-}
-
-static bool manc_has(const manc_ids *ids, uint64_t dev, uint64_t ino)
-{
-    const manc_id id = {dev, ino};
-
-    return ids->n > 0 && bsearch(&id, ids->at, ids->n, sizeof id, manc_by_id);
-}
-
-/*
- * The first file of the checkpoint that is none of these: of the map, and the path itself, if it is
- * a file. NULL: all are.
- */
-static const char *manc_outside(const manc_ids *ids, const char *path, const ckpt_map *map)
-{
-    struct stat st;
-
-    if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && !manc_has(ids, st.st_dev, st.st_ino))
-        return path;
-    for (size_t i = 0; map && i < map->files.n; i++) {
-        if (!manc_has(ids, map->files.at[i].dev, map->files.at[i].ino))
-            return map->files.at[i].path;
-    }
-    return NULL;
+    return rc;
 }
 
 /* ---- the manifest beside a checkpoint ---- */
@@ -87,21 +42,6 @@ static bool manc_exists(const ckpt_manifest_place *place)
     struct stat st;
 
     return stat(place->file, &st) == 0 || errno != ENOENT;
-}
-
-/* Open the checkpoint to know its files; a damaged one has no map. */
-static ckpt_map *manc_open(const char *path, const char *tag, bool as_file)
-{
-    ckpt_open_opts open = {
-        .tag = tag, .keep_slices = true, .whole_checkpoint = !as_file, .with_optimizer = true};
-    ckpt_map *map = NULL;
-    ckpt_err why = {0};
-
-    if (ckpt_open(&map, path, &open, &why) != CKPT_OK) {
-        open.with_optimizer = false;
-        (void)ckpt_open(&map, path, &open, &why);
-    }
-    return map;
 }
 
 /* Count the folders in a folder that have a manifest; *first is that of the first one. */
@@ -177,12 +117,13 @@ static int manc_read(ckpt_manifest **out, ckpt_arena *a, const ckpt_manifest_pla
                      const char *path, ckpt_err *err)
 {
     ckpt_manifest *m = NULL;
-    manc_ids listed = {0};
+    ckpt_coverage listed = {0};
+    size_t at = 0;
     int rc = ckpt_manifest_read(&m, place->file, err);
 
     if (rc == CKPT_OK)
         rc = manc_identify(&listed, a, &m->files, place->folder, err);
-    if (rc == CKPT_OK && manc_outside(&listed, path, NULL))
+    if (rc == CKPT_OK && ckpt_coverage_gap(&listed, path, NULL, &at))
         rc = ckpt_fail(err, CKPT_EDIGEST,
                        "%s: is not compared, because the manifest %s does not list it", path,
                        place->file);
@@ -207,7 +148,10 @@ int ckpt_manifest_find(ckpt_manifest **out, const char *path, const char *tag, c
     if (out)
         *out = NULL;
     if (rc == CKPT_OK && !ckpt_address_is(path) && access(path, F_OK) == 0 && manc_may(a, path)) {
-        map = manc_open(path, tag, false);
+        const ckpt_open_opts open = {.tag = tag, .whole_checkpoint = true};
+
+        // a damaged one may have a manifest, which names the damage
+        (void)ckpt_coverage_open(&map, path, &open, NULL);
         rc = manc_locate(&place, a, path, tag, map, err);
     }
     if (rc == CKPT_OK && place.file)
@@ -493,9 +437,10 @@ static const char *manc_beside(const ckpt_manifest *m, ckpt_arena *a, const char
 /* Report that the manifest does not describe all files that the checkpoint is read from. */
 static int manc_cover(manc_check *c, ckpt_arena *a, const char *path, const ckpt_map *map)
 {
-    manc_ids listed = {0};
+    ckpt_coverage listed = {0};
+    size_t at = 0;
     int rc = manc_identify(&listed, a, &c->m->files, c->folder, c->err);
-    const char *file = rc == CKPT_OK ? manc_outside(&listed, path, map) : NULL;
+    const char *file = rc == CKPT_OK ? ckpt_coverage_gap(&listed, path, map, &at) : NULL;
 
     if (rc == CKPT_OK && c->m->files.n == 0)
         manc_say(c, "%s: the manifest lists no file", c->m->path);
@@ -508,12 +453,12 @@ static int manc_cover(manc_check *c, ckpt_arena *a, const char *path, const ckpt
 /* Compare files, then tensors. */
 static int manc_all(manc_check *c, ckpt_arena *a, const char *path)
 {
-    const ckpt_open_opts *open = c->opts->open;
-    const char *tag = open ? open->tag : NULL;
+    const char *tag = c->opts->open ? c->opts->open->tag : NULL;
     ckpt_manifest_place place = {.folder = manc_beside(c->m, a, path), .whole = true};
     ckpt_hashed_vec found = {0};
-    ckpt_map *map = manc_open(path, tag, open && !open->whole_checkpoint);
-    int rc = CKPT_OK;
+    ckpt_map *map = NULL;
+    ckpt_err why = {0};
+    int opened = ckpt_coverage_open(&map, path, c->opts->open, &why), rc = CKPT_OK;
 
     if (!place.folder)
         rc = ckpt_manifest_place_of(&place, a, path, tag, map, c->err);
@@ -526,7 +471,10 @@ static int manc_all(manc_check *c, ckpt_arena *a, const char *path)
         rc = ckpt_manifest_hash_files(&found, place.folder, c->opts->run, c->err);
     if (rc == CKPT_OK)
         rc = manc_files(c, &found);
-    if (rc == CKPT_OK && c->n_bad == 0)
+    if (rc == CKPT_OK && c->n_bad == 0 && opened != CKPT_OK)
+        rc = ckpt_fail(c->err, opened, "%s (so nobody knows whether the manifest lists its files)",
+                       why.text);
+    else if (rc == CKPT_OK && c->n_bad == 0)
         rc = manc_cover(c, a, path, map);
     else if (rc == CKPT_OK && !c->stopped)
         rc = manc_name_tensors(c, path);
@@ -665,9 +613,10 @@ int ckpt_hub_check(const char *path, const ckpt_run_opts *run, ckpt_finding_fn f
     const ckpt_manifest_opts opts = {.run = &own};
     manc_check c = {.opts = &opts, .fn = finding, .ctx = ctx, .err = err};
     ckpt_map *map = NULL;
-    manc_ids ids = {0};
+    ckpt_coverage ids = {0};
     uint64_t known = 0;
-    int rc = ckpt_opts_take(&own, sizeof own, run, "ckpt_run_opts", err);
+    size_t at = 0;
+    int rc = ckpt_opts_take(&own, sizeof own, run, "ckpt_run_opts", err), opened = CKPT_OK;
 
     if (rc == CKPT_OK && (!path || !*path))
         rc = ckpt_fail(err, CKPT_EUSAGE, "no path to check");
@@ -677,7 +626,7 @@ int ckpt_hub_check(const char *path, const ckpt_run_opts *run, ckpt_finding_fn f
         rc = manc_hub_list(&c, &files, a, path, NULL);
         bool any = rc == CKPT_OK && manc_hub_any(&c, &files, a);
         files.n = 0;
-        map = any ? manc_open(path, NULL, false) : NULL;
+        opened = any ? ckpt_coverage_open(&map, path, NULL, NULL) : CKPT_OK;
         rc = any ? manc_hub_list(&c, &files, a, path, map) : rc;
     }
     if (rc == CKPT_OK)
@@ -685,7 +634,7 @@ int ckpt_hub_check(const char *path, const ckpt_run_opts *run, ckpt_finding_fn f
     // hashes of some files say nothing about the values in the others
     if (rc == CKPT_OK && known > 0)
         rc = manc_identify(&ids, a, &files, c.folder, err);
-    if (known > 0 && manc_outside(&ids, path, map))
+    if (known > 0 && (opened != CKPT_OK || ckpt_coverage_gap(&ids, path, map, &at)))
         known = 0;
     ckpt_map_free(map);
     ckpt_vec_free(&ids);

@@ -16,6 +16,7 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/commit/latest.h"
 #include "libckpt/commit/temp_names.h"
+#include "libckpt/coverage.h"
 #include "libckpt/io/io.h"
 #include "libckpt/sign/bundle.h"
 #include "libckpt/sign/folder.h"
@@ -414,37 +415,16 @@ static bool sgn_usual(const sgn_job *j, const char *path)
     return j->own && strcmp(path, j->own) == 0;
 }
 
-/* Open the checkpoint to know its files; NULL: it is none, or a damaged one. */
-static ckpt_map *sgn_open(const sgn_job *j)
+/* Add the signed files; the name of a part is FILE:FROM:TO. */
+static int sgn_look(const sgn_compare *c, bool parts, ckpt_coverage *out, ckpt_err *err)
 {
-    const ckpt_open_opts *o = j->opts.open;
-    ckpt_open_opts open = {.tag = o ? o->tag : NULL,
-                           .whole_checkpoint = !o || o->whole_checkpoint,
-                           .with_optimizer = true,
-                           .keep_slices = true};
-    ckpt_map *map = NULL;
-    ckpt_err why = {0};
+    char path[PATH_MAX];
+    int rc = CKPT_OK;
 
-    if (ckpt_open(&map, j->path, &open, &why) != CKPT_OK) {
-        open.with_optimizer = false;
-        (void)ckpt_open(&map, j->path, &open, &why);
-    }
-    return map;
-}
-
-CKPT_VEC(sgn_stats, struct stat);
-
-/* Look at the signed files; the name of a part is FILE:FROM:TO. */
-static int sgn_look(const sgn_compare *c, bool parts, sgn_stats *out, ckpt_err *err)
-{
-    for (size_t i = 0; i < c->found->n; i++) {
+    for (size_t i = 0; rc == CKPT_OK && i < c->found->n; i++) {
         const char *name = c->found->at[i].name;
         size_t n_name = strlen(name);
-        char path[PATH_MAX];
-        struct stat *st = ckpt_vec_push(out);
 
-        if (!st)
-            return ckpt_fail_memory(err);
         for (int k = 0; parts && k < 2; k++) {
             const char *colon = memrchr(name, ':', n_name);
             n_name = colon ? (size_t)(colon - name) : n_name;
@@ -452,30 +432,29 @@ static int sgn_look(const sgn_compare *c, bool parts, sgn_stats *out, ckpt_err *
         int n = n_name == 1 && *name == '.'
                     ? snprintf(path, sizeof path, "%s", c->j->path)
                     : snprintf(path, sizeof path, "%s/%.*s", c->j->path, (int)n_name, name);
-        if (n < 0 || n >= (int)sizeof path || stat(path, st) != 0)
-            out->n--;
+        if (n > 0 && n < (int)sizeof path)
+            rc = ckpt_coverage_add(out, path, err);
     }
-    return CKPT_OK;
+    return rc;
 }
 
 /* Report the files that the checkpoint is read from, and that are not signed. */
 static int sgn_cover(sgn_compare *c, bool parts, ckpt_err *err)
 {
-    ckpt_map *map = sgn_open(c->j);
-    sgn_stats all = {0};
+    ckpt_map *map = NULL;
+    ckpt_err why = {0};
+    ckpt_coverage all = {0};
+    const char *file;
+    size_t at = 0;
+    int opened = ckpt_coverage_open(&map, c->j->path, c->j->opts.open, &why);
     int rc = sgn_look(c, parts, &all, err);
 
-    for (size_t i = 0; rc == CKPT_OK && i < ckpt_map_file_count(map); i++) {
-        const char *path = ckpt_map_file_path(map, i);
-        struct stat st = {0};
-        size_t k = 0;
-
-        if (stat(path, &st) == 0)
-            while (k < all.n && (all.at[k].st_dev != st.st_dev || all.at[k].st_ino != st.st_ino))
-                k++;
-        if (k == all.n || st.st_ino == 0)
-            sgn_say(c, 2, CKPT_EDIGEST, "%s is a file of the checkpoint that is not signed", path);
-    }
+    // a model of an unknown format can be signed
+    if (rc == CKPT_OK && opened != CKPT_OK)
+        sgn_say(c, 1, CKPT_OK, "files outside of %s may be used without a signature: %s",
+                c->j->path, why.text);
+    while (rc == CKPT_OK && (file = ckpt_coverage_gap(&all, c->j->path, map, &at)))
+        sgn_say(c, 2, CKPT_EDIGEST, "%s is a file of the checkpoint that is not signed", file);
     ckpt_vec_free(&all);
     ckpt_map_free(map);
     return rc;

@@ -185,6 +185,9 @@ static int verify_hashes(verify_tally *v, const cli_args *a, const ckpt_open_opt
                              "several processes do not use the manifest: verify as one process");
     if (found == CKPT_OK || (found == CKPT_EDIGEST && rc == CKPT_EUNSAFE))
         return rc;
+    // a damaged checkpoint: the findings above say so already
+    if (found == rc && n_errors > 0 && rc != CKPT_EDIGEST)
+        return rc;
     // memory or a limit: damage may be the reason
     if (rc != CKPT_OK && n_errors == 0)
         (void)verify_finding(v, 2, rc, err->text);

@@ -12,6 +12,9 @@
 #define ONES   "1111111111111111111111111111111111111111111111111111111111111111"
 #define TOP    "{\"schema\": \"ckpt-manifest/1\", "
 #define FILE_A "{\"path\": \"a\", \"bytes\": 1, \"sha256\": \"" ZEROS "\"}"
+#define FILE_M                                                                                     \
+    "{\"path\": \"m.safetensors\", \"bytes\": 0, \"sha256\": "                                     \
+    "\"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\"}"
 #define TENSOR(name, dtype, shape, sha)                                                            \
     "{\"name\": \"" name "\", \"dtype\": \"" dtype "\", \"shape\": [" shape                        \
     "], \"sha256\": \"" sha "\"}"
@@ -160,6 +163,39 @@ static void differences(void **state)
     ckpt_manifest_free(b);
 }
 
+/* Each allocation fails once: no check is left out silently. */
+static void check_without_memory(const ckpt_manifest *m, const char *path)
+{
+    const ckpt_run_opts run = {.size = sizeof run, .jobs = 1};
+    const ckpt_manifest_opts opts = {.size = sizeof opts, .run = &run};
+    bool was_ok = false;
+    ckpt_err err = {0};
+
+    for (uint64_t n = 0; n < 300; n++) {
+        ckpt_alloc_fail_at(n);
+        int rc = ckpt_manifest_check(m, path, &opts, NULL, NULL, &err);
+        ckpt_alloc_fail_at(UINT64_MAX);
+        assert_int_equal(rc, rc == CKPT_OK || was_ok ? CKPT_OK : CKPT_ELIMIT);
+        was_ok = rc == CKPT_OK;
+    }
+    assert_true(was_ok);
+}
+
+/* A manifest that lists the files, but not those of a checkpoint. */
+static void not_a_checkpoint(void **state)
+{
+    ckpt_manifest *m = NULL;
+    ckpt_err err = {0};
+
+    assert_int_equal(read_text(*state, TOP "\"files\": [" FILE_M "], \"tensors\": []}", &m, &err),
+                     CKPT_OK);
+    folder_text(*state, "m.safetensors", "");
+    const char *path = folder_at(*state, "m.safetensors");
+    assert_int_equal(ckpt_manifest_check(m, path, NULL, NULL, NULL, &err), CKPT_EFORMAT);
+    assert_non_null(strstr(err.text, "m.safetensors"));
+    ckpt_manifest_free(m);
+}
+
 /* Each allocation fails once: an error, and nothing is lost. */
 static void without_memory(void **state)
 {
@@ -200,7 +236,7 @@ static void without_memory(void **state)
         m = rc != CKPT_OK ? NULL : m;
     }
     assert_int_equal(ckpt_manifest_tensor_count(m), 1);
-    assert_int_equal(ckpt_manifest_check(m, path, NULL, NULL, NULL, &err), CKPT_OK);
+    check_without_memory(m, path);
     ckpt_manifest_free(m);
     ckpt_map_free(map);
 }
@@ -225,6 +261,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(reader_keeps, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(differences, folder_setup, folder_teardown),
         cmocka_unit_test_setup_teardown(without_memory, folder_setup, folder_teardown),
+        cmocka_unit_test_setup_teardown(not_a_checkpoint, folder_setup, folder_teardown),
         cmocka_unit_test(names),
     };
 
