@@ -12,6 +12,7 @@
 #include "libckpt/base/digest.h"
 #include "libckpt/base/keys.h"
 
+#include <openssl/core_names.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -59,6 +60,18 @@ static const EVP_MD *ec_hash(const EVP_PKEY *key)
     return NULL;
 }
 
+/*
+ * Name the curve of a key and write its point in full, whatever form its file has: the hint is the
+ * hash of that form, because the other verifiers know no other one.
+ */
+static bool ec_usual(EVP_PKEY *key)
+{
+    return EVP_PKEY_set_utf8_string_param(key, OSSL_PKEY_PARAM_EC_ENCODING,
+                                          OSSL_PKEY_EC_ENCODING_GROUP) == 1 &&
+           EVP_PKEY_set_utf8_string_param(key, OSSL_PKEY_PARAM_EC_POINT_CONVERSION_FORMAT,
+                                          OSSL_PKEY_EC_POINT_CONVERSION_FORMAT_UNCOMPRESSED) == 1;
+}
+
 /* Take a key of OpenSSL, which the new key owns also on failure. */
 static int ec_take(ckpt_key **out, EVP_PKEY *pkey, const char *name, ckpt_err *err)
 {
@@ -71,6 +84,8 @@ static int ec_take(ckpt_key **out, EVP_PKEY *pkey, const char *name, ckpt_err *e
                        "%s: is a key of type %s: expected an elliptic curve P-256, P-384 or P-521 "
                        "(openssl ecparam -name prime256v1 -genkey -noout)",
                        name, type && strcmp(type, "EC") != 0 ? type : "EC with another curve");
+    if (rc == CKPT_OK && !ec_usual(pkey))
+        rc = ec_fail(err, name);
     *out = rc == CKPT_OK ? ckpt_alloc(sizeof **out) : NULL;
     if (rc == CKPT_OK && !*out)
         rc = ckpt_fail_memory(err);

@@ -30,6 +30,7 @@ except ImportError as x:
 import checks
 
 FIXTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'fixtures')
+TLS, CODE = x509.ExtendedKeyUsageOID.SERVER_AUTH, x509.ExtendedKeyUsageOID.CODE_SIGNING
 CURVES = {'p256': ec.SECP256R1, 'p384': ec.SECP384R1, 'p521': ec.SECP521R1}
 NOW = datetime.datetime.now(datetime.timezone.utc)
 DAY = datetime.timedelta(days=1)
@@ -53,31 +54,41 @@ def keep(folder, name, key):
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
 
 
-def certificate(name, key, issuer=None, valid=ALWAYS, usage=True, authority=False):
-    """A certificate for a key; issuer: (its certificate, its key), or None for one that signs itself."""
+def certificate(name, key, issuer=None, valid=ALWAYS, usage=True, authority=False, purpose=None):
+    """A certificate for a key; issuer: (its certificate, its key), or None for one that signs itself; purpose: extended usage."""
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     signer = issuer[1] if issuer else key
     flags = {'digital_signature': usage and not authority, 'key_cert_sign': authority, 'crl_sign': authority,
              'key_agreement': not usage}
     rest = ('content_commitment', 'key_encipherment', 'data_encipherment', 'encipher_only', 'decipher_only')
-    return (x509.CertificateBuilder().subject_name(subject).issuer_name(issuer[0].subject if issuer else subject)
-            .public_key(key.public_key()).serial_number(x509.random_serial_number())
-            .not_valid_before(valid[0]).not_valid_after(valid[1])
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(x509.KeyUsage(**flags, **{r: False for r in rest}), critical=True)
-            .sign(signer, hashes.SHA256()))
+    c = (x509.CertificateBuilder().subject_name(subject).issuer_name(issuer[0].subject if issuer else subject)
+         .public_key(key.public_key()).serial_number(x509.random_serial_number())
+         .not_valid_before(valid[0]).not_valid_after(valid[1])
+         .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+         .add_extension(x509.KeyUsage(**flags, **{r: False for r in rest}), critical=True))
+    if purpose:
+        c = c.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+    return c.sign(signer, hashes.SHA256())
+
+
+def openssl_key(folder, name, *form):
+    """A key of P-256 in another form, as only OpenSSL writes it: NAME.key, NAME.pub."""
+    at = os.path.join(folder, name)
+    keep(folder, name, ec.generate_private_key(ec.SECP256R1()))
+    for more in ((at + '.pub', '-pubout'), (at + '.key',)):
+        subprocess.run(['openssl', 'ec', '-in', at + '.key', '-out', *more, *form], check=True, stderr=subprocess.DEVNULL)
 
 
 def pem(*certificates):
     return b''.join(c.public_bytes(serialization.Encoding.PEM) for c in certificates)
 
 
-def authority(folder, name, valid=ALWAYS, usage=True, curve=ec.SECP256R1):
+def authority(folder, name, valid=ALWAYS, usage=True, curve=ec.SECP256R1, purpose=None, middle_purpose=None):
     """Write NAME.root, NAME.chain (leaf, intermediate), NAME.leaf, NAME.middle and NAME.key of an authority of its own."""
     root, middle, leaf = (ec.generate_private_key(curve()) for _ in range(3))
     top = certificate(name + ' root', root, authority=True)
-    between = certificate(name + ' issuer', middle, (top, root), authority=True)
-    last = certificate(name + ' release', leaf, (between, middle), valid=valid, usage=usage)
+    between = certificate(name + ' issuer', middle, (top, root), authority=True, purpose=middle_purpose)
+    last = certificate(name + ' release', leaf, (between, middle), valid=valid, usage=usage, purpose=purpose)
     keep(folder, name, leaf)
     for suffix, certificates in (('root', (top,)), ('chain', (last, between)), ('leaf', (last,)), ('middle', (between,))):
         write(os.path.join(folder, '%s.%s' % (name, suffix)), pem(*certificates))
@@ -159,6 +170,11 @@ class Cases:
         authority(self.keys, 'past', valid=PAST)
         authority(self.keys, 'future', valid=(NOW + 300 * DAY, NOW + 600 * DAY))
         authority(self.keys, 'web', usage=False)
+        authority(self.keys, 'code', purpose=CODE, middle_purpose=CODE)
+        authority(self.keys, 'tls', purpose=TLS)
+        authority(self.keys, 'tls-issuer', middle_purpose=TLS)
+        openssl_key(self.keys, 'explicit', '-param_enc', 'explicit')
+        openssl_key(self.keys, 'compressed', '-conv_form', 'compressed')
         self.n = 0
 
     def key(self, name):
@@ -331,12 +347,13 @@ class Cases:
 
     def all(self):
         """Every case: name, function, arguments."""
-        for name in CURVES:
+        for name in (*CURVES, 'explicit', 'compressed'):
             yield 'key ' + name, self.each_key, name
-        for name in ('good', 'big'):
+        for name in ('good', 'big', 'code'):
             yield 'certificate ' + name, self.each_certificate, name
         for name, sentence in (('past', 'expired at Jan  1 00:00:00 2021 GMT'), ('future', 'is not valid before'),
-                               ('web', 'is not for signing')):
+                               ('web', 'is not for signing'), ('tls', 'is not for signing code'),
+                               ('tls-issuer', 'tls-issuer issuer is not for signing code')):
             yield 'certificate ' + name, self.bad_certificate, name, sentence
         for name in ('rsa', 'ed', 'k1'):
             yield 'kind ' + name, self.other_kind, name
@@ -396,7 +413,8 @@ def fixtures(folder):
     how = hashing.Config()
     c = signing.Config().set_hashing_config(how.set_ignored_paths(paths=['more']))
     c.use_elliptic_key_signer(private_key=key).sign(model, os.path.join(folder, 'less.sig'))
-    for name, options in (('good', {}), ('past', {'valid': PAST}), ('web', {'usage': False})):
+    for name, options in (('good', {}), ('past', {'valid': PAST}), ('web', {'usage': False}), ('tls', {'purpose': TLS}),
+                          ('code', {'purpose': CODE, 'middle_purpose': CODE}), ('tls-issuer', {'middle_purpose': TLS})):
         authority(folder, name, **options)
         at = os.path.join(folder, name)
         they_sign(model, at + '.sig', at + '.key', at)
