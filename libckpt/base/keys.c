@@ -381,6 +381,32 @@ static bool ec_fill(STACK_OF(X509) * rest, X509_STORE *store, const ckpt_certs *
     return ok;
 }
 
+/*
+ * Check that certificate i of a chain may sign, or issue certificates that sign. A root that is
+ * trusted may. One without extensions allows everything for OpenSSL, but model-signing wants one of
+ * them in the signer's; it takes either, where RFC 5280 (4.2.1.12) asks for both to agree.
+ */
+static int ec_for_signing(X509 *cert, int i, const char *name, ckpt_err *err)
+{
+    const uint32_t flags = X509_get_extension_flags(cert);
+    char subject[EC_NAME];
+
+    if (i > 0 && (flags & EXFLAG_SS))
+        return CKPT_OK;
+    if ((flags & EXFLAG_XKUSAGE) && !(X509_get_extended_key_usage(cert) & XKU_CODE_SIGN))
+        return ckpt_fail(err, CKPT_EDIGEST,
+                         "%s: certificate %s is not for signing code: its extended key usage lacks "
+                         "codeSigning",
+                         name, ec_name(subject, cert));
+    if (i == 0 && (flags & EXFLAG_KUSAGE ? !(X509_get_key_usage(cert) & KU_DIGITAL_SIGNATURE)
+                                         : !(flags & EXFLAG_XKUSAGE)))
+        return ckpt_fail(err, CKPT_EDIGEST,
+                         "%s: certificate %s is not for signing: its key usage lacks "
+                         "digitalSignature",
+                         name, ec_name(subject, cert));
+    return CKPT_OK;
+}
+
 /* Lead from the first certificate of the chain to a trusted one; now is the time that counts. */
 static int ec_chain(const ckpt_certs *chain, const ckpt_certs *trusted, const char *name,
                     ckpt_err *err)
@@ -403,6 +429,11 @@ static int ec_chain(const ckpt_certs *chain, const ckpt_certs *trusted, const ch
         const X509 *at = X509_STORE_CTX_get_current_cert(ctx);
 
         rc = ec_refuse(err, name, X509_STORE_CTX_get_error(ctx), at ? at : chain->all.at[0]);
+    } else if (ctx) {
+        const STACK_OF(X509) *all = X509_STORE_CTX_get0_chain(ctx);
+
+        for (int i = 0; rc == CKPT_OK && i < sk_X509_num(all); i++)
+            rc = ec_for_signing(sk_X509_value(all, i), i, name, err);
     }
     X509_STORE_CTX_free(ctx);
     X509_STORE_free(store);
@@ -411,14 +442,19 @@ static int ec_chain(const ckpt_certs *chain, const ckpt_certs *trusted, const ch
     return rc;
 }
 
-/* Check the times of a certificate alone. */
-static int ec_valid_now(const X509 *cert, const char *name, ckpt_err *err)
+/* Check the times of the first certificate, and the usages of all. */
+static int ec_own(const ckpt_certs *chain, const char *name, ckpt_err *err)
 {
+    const X509 *cert = chain->all.at[0];
+    int rc = CKPT_OK;
+
     if (X509_cmp_current_time(X509_get0_notAfter(cert)) < 0)
         return ec_refuse(err, name, X509_V_ERR_CERT_HAS_EXPIRED, cert);
-    return X509_cmp_current_time(X509_get0_notBefore(cert)) > 0
-               ? ec_refuse(err, name, X509_V_ERR_CERT_NOT_YET_VALID, cert)
-               : CKPT_OK;
+    if (X509_cmp_current_time(X509_get0_notBefore(cert)) > 0)
+        return ec_refuse(err, name, X509_V_ERR_CERT_NOT_YET_VALID, cert);
+    for (size_t i = 0; rc == CKPT_OK && i < chain->all.n; i++)
+        rc = ec_for_signing(chain->all.at[i], (int)i, name, err);
+    return rc;
 }
 
 int ckpt_certs_check(const ckpt_certs *chain, const ckpt_certs *trusted, const char *name,
@@ -429,18 +465,9 @@ int ckpt_certs_check(const ckpt_certs *chain, const ckpt_certs *trusted, const c
     char subject[EC_NAME];
 
     *out = NULL;
-    int rc = trusted ? ec_chain(chain, trusted, name, err) : ec_valid_now(cert, name, err);
+    int rc = trusted ? ec_chain(chain, trusted, name, err) : ec_own(chain, name, err);
     if (rc != CKPT_OK)
         return rc;
-    // a missing extension allows everything for OpenSSL, but model-signing wants one of them
-    bool has = X509_get_extension_flags(cert) & EXFLAG_KUSAGE;
-    bool code = X509_get_extension_flags(cert) & EXFLAG_XKUSAGE;
-    if (!(has && (X509_get_key_usage(cert) & KU_DIGITAL_SIGNATURE)) &&
-        !(code && (X509_get_extended_key_usage(cert) & XKU_CODE_SIGN)))
-        return ckpt_fail(err, CKPT_EDIGEST,
-                         "%s: certificate %s is not for signing: its key usage lacks "
-                         "digitalSignature, its extended usage codeSigning",
-                         name, ec_name(subject, cert));
     EVP_PKEY *key = X509_get_pubkey(cert);
     ERR_clear_error();
     if (!key)

@@ -414,7 +414,7 @@ def fixtures(folder):
     c = signing.Config().set_hashing_config(how.set_ignored_paths(paths=['more']))
     c.use_elliptic_key_signer(private_key=key).sign(model, os.path.join(folder, 'less.sig'))
     for name, options in (('good', {}), ('past', {'valid': PAST}), ('web', {'usage': False}), ('tls', {'purpose': TLS}),
-                          ('code', {'purpose': CODE, 'middle_purpose': CODE}), ('tls-issuer', {'middle_purpose': TLS})):
+                          ('code', {'purpose': CODE, 'middle_purpose': CODE})):
         authority(folder, name, **options)
         at = os.path.join(folder, name)
         they_sign(model, at + '.sig', at + '.key', at)

@@ -14,6 +14,7 @@ try --key none.pem
 try --key "$keys/p256.key" --cert "$keys/good.chain"
 try --key "$keys/good.key" --cert "$keys/good.key"
 try --key "$keys/past.key" --cert "$keys/past.chain"
+try --key "$keys/tls.key" --cert "$keys/tls.chain"
 try --key "$keys/p256.key" -o none/of/these/m.sig
 ls none 2>&1
 try --key "$keys/p256.key" --json
