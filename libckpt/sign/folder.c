@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libckpt/commit/temp_names.h"
 #include "libckpt/copy/budget.h"
 #include "libckpt/io/dir.h"
 #include "libckpt/io/io_digest.h"
@@ -117,6 +118,11 @@ static int sfo_entry(sfo_scan *s, int at, const char *name, const char *path, un
 
         return left ? (*left = path, CKPT_OK) : ckpt_fail_memory(s->err);
     }
+    // ckpt clean would remove it, and break the signature
+    if (s->list->no_leftover && ckpt_left_name(name) != CKPT_LEFT_NONE)
+        return ckpt_fail(s->err, CKPT_EUNSUPPORTED,
+                         "%s/%s: was left by an interrupted run: remove it with ckpt clean",
+                         s->path, path);
     if (fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return ckpt_fail_sys(s->err, ckpt_open_code(errno), errno, "%s/%s", s->path, path);
     if (S_ISLNK(st.st_mode))

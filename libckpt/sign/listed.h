@@ -35,6 +35,7 @@ typedef struct ckpt_signed_list {
     const char *model;         /* name of the folder or file when it was signed */
     uint64_t shard;            /* bytes of a part; 0: complete files */
     bool links;                /* symbolic links were followed */
+    bool no_leftover;          /* to be signed: refuse the temporary files of interrupted runs */
     ckpt_signed_paths ignored; /* files and folders that are not in the list, relative */
     ckpt_signed_items all;     /* in the order of the list */
 } ckpt_signed_list;

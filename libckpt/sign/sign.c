@@ -15,7 +15,6 @@
 #include "libckpt/base/digest.h"
 #include "libckpt/base/opts.h"
 #include "libckpt/commit/latest.h"
-#include "libckpt/commit/temp_names.h"
 #include "libckpt/coverage.h"
 #include "libckpt/io/io.h"
 #include "libckpt/sign/bundle.h"
@@ -170,26 +169,6 @@ static int sgn_name(const sgn_job *j, ckpt_signed_list *list, ckpt_err *err)
     return list->model ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* Refuse what interrupted runs have left: ckpt clean would remove it, and break the signature. */
-static int sgn_no_leftover(const sgn_job *j, const ckpt_signed_list *list, ckpt_err *err)
-{
-    char part[NAME_MAX + 1];
-
-    for (size_t i = 0; i < list->all.n; i++) {
-        for (const char *at = list->all.at[i].name; *at; at += *at == '/') {
-            size_t n = strcspn(at, "/");
-
-            (void)snprintf(part, sizeof part, "%.*s", (int)(n < sizeof part ? n : 0), at);
-            if (ckpt_left_name(part) != CKPT_LEFT_NONE)
-                return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                                 "%s/%s: was left by an interrupted run: remove it with ckpt clean",
-                                 j->path, list->all.at[i].name);
-            at += n;
-        }
-    }
-    return CKPT_OK;
-}
-
 /* Hash the model, and make the statement. */
 static int sgn_state(sgn_job *j, ckpt_bytes *out, ckpt_err *err)
 {
@@ -204,12 +183,11 @@ static int sgn_state(sgn_job *j, ckpt_bytes *out, ckpt_err *err)
     for (size_t i = 0; rc == CKPT_OK && i < SGN_GIT; i++)
         rc = sgn_leave_out(&list, sgn_git[i], err);
     list.links = j->opts.follow_links;
+    list.no_leftover = true;
     if (rc == CKPT_OK)
         rc = ckpt_signed_scan(&list, j->path, &j->run, &counts, err);
     if (rc == CKPT_OK && list.all.n == 0)
         rc = ckpt_fail(err, CKPT_EMISSING, "%s: has no file to sign", j->path);
-    if (rc == CKPT_OK)
-        rc = sgn_no_leftover(j, &list, err);
     if (rc == CKPT_OK)
         rc = ckpt_signed_list_write(out, &list, err);
     j->report.n_files = counts.n_files;
