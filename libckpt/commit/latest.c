@@ -131,6 +131,24 @@ static int lat_place(const char *folder, const char *name, const char *text, boo
     return rc;
 }
 
+int ckpt_latest_check(bool *old, const char *file, bool force, const char *kind,
+                      bool (*is_kind)(const char *file), ckpt_err *err)
+{
+    struct stat st;
+
+    *old = lstat(file, &st) == 0;
+    if (!*old)
+        return CKPT_OK;
+    if (!S_ISREG(st.st_mode))
+        kind = "a file";
+    else if (!force)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: exists already; use --force to replace it", file);
+    else if (is_kind(file))
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUSAGE, "%s: exists, and is not %s; choose another name, or move it",
+                     file, kind);
+}
+
 int ckpt_latest_replace(const char *folder, const char *name, const char *text, ckpt_err *err)
 {
     return lat_place(folder, name, text, false, err);

@@ -6,7 +6,7 @@
  * It writes and syncs the text under another name and then renames the file, because a resume reads
  * it first: either the old text or the new one is there at any time. publish.c makes that rename
  * together with the checkpoint's own; the doctor, which writes nothing else, calls
- * ckpt_latest_replace.
+ * ckpt_latest_replace. Manifests, signatures and statements are written in the same way.
  */
 #ifndef CKPT_COMMIT_LATEST_H
 #define CKPT_COMMIT_LATEST_H
@@ -23,6 +23,18 @@
  * Returns  0, or an errno; then the file does not exist
  */
 int ckpt_latest_write(int folder, const char *name, const char *text, bool sync);
+
+/*
+ * Check that a file can be written: it does not exist, or is an older one of the same kind that may
+ * be replaced.
+ *
+ * old      gets whether it exists
+ * kind     for messages: "a signature"
+ * is_kind  true for a file of that kind
+ * Errors   CKPT_EUSAGE: another file is there, or force is false
+ */
+int ckpt_latest_check(bool *old, const char *file, bool force, const char *kind,
+                      bool (*is_kind)(const char *file), ckpt_err *err);
 
 /*
  * Replace the text of the file `name` in a folder and keep its permissions; create it if absent.

@@ -422,6 +422,9 @@ typedef struct ckpt_attest_opts {
  */
 CKPT_API int ckpt_attest_write(const char *file, const ckpt_attest_opts *opts, ckpt_err *err);
 
+/* Check before a long run that ckpt_attest_write would find no other file there (CKPT_EUSAGE). */
+CKPT_API int ckpt_attest_check_place(const char *file, bool force, ckpt_err *err);
+
 typedef struct ckpt_attested ckpt_attested;
 
 /*

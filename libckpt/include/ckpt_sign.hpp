@@ -108,6 +108,13 @@ class statement
         opts.size = sizeof opts;
         detail::check(ckpt_attest_write(detail::text(file).get(), &opts, &err), err, file);
     }
+    /* Check that write would replace no file, or with force no file but an older statement. */
+    static void check_place(std::string_view file, bool force = false)
+    {
+        ckpt_err err = ckpt_err();
+
+        detail::check(ckpt_attest_check_place(detail::text(file).get(), force, &err), err, file);
+    }
     static statement read(std::string_view file)
     {
         ckpt_attested *a = nullptr;

@@ -7,8 +7,8 @@
 #include "libckpt/inspect/manifest.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "libckpt/base/digest.h"
 #include "libckpt/base/dtype.h"
@@ -116,16 +116,28 @@ static int manj_names(ckpt_arena *a, const char *file, const char **folder, cons
     return *folder && *list ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* Check that a file can be replaced: if it is there, it is a manifest, or the list of one. */
-static int manj_check_old(bool *old, const char *file, bool good, const char *what, ckpt_err *err)
+static bool manj_is_manifest(const char *file)
 {
-    struct stat st;
+    ckpt_manifest *m = NULL;
+    bool is = ckpt_manifest_read(&m, file, NULL) == CKPT_OK;
 
-    *old = lstat(file, &st) == 0;
-    if (!*old || (S_ISREG(st.st_mode) && good))
-        return CKPT_OK;
-    return ckpt_fail(err, CKPT_EUSAGE, "%s: exists, and is not %s; move it, or choose another name",
-                     file, what);
+    ckpt_manifest_free(m);
+    return is;
+}
+
+/* A list is one if its manifest lies beside it. */
+static bool manj_is_list(const char *file)
+{
+    size_t n = strlen(file) - strlen(CKPT_MANIFEST_LIST);
+    char *json = ckpt_alloc(n + sizeof CKPT_MANIFEST_JSON);
+    bool is;
+
+    if (json)
+        (void)snprintf(json, n + sizeof CKPT_MANIFEST_JSON, "%.*s" CKPT_MANIFEST_JSON, (int)n,
+                       file);
+    is = json && manj_is_manifest(json);
+    ckpt_free(json);
+    return is;
 }
 
 /* Check both files; old[0], old[1]: manifest and list are there. */
@@ -133,17 +145,14 @@ static int manj_check_place(ckpt_arena *a, bool old[2], const char *folder, cons
                             const char *list, ckpt_err *err)
 {
     const char *file = ckpt_path_join(a, folder, json), *sums = ckpt_path_join(a, folder, list);
-    ckpt_manifest *m = NULL;
     int rc = file && sums ? CKPT_OK : ckpt_fail_memory(err);
 
-    if (rc != CKPT_OK)
-        return rc;
-    bool good = ckpt_manifest_read(&m, file, NULL) == CKPT_OK;
-    ckpt_manifest_free(m);
-    rc = manj_check_old(&old[0], file, good, "a manifest", err);
-    return rc == CKPT_OK
-               ? manj_check_old(&old[1], sums, good, "the list of a manifest beside it", err)
-               : rc;
+    if (rc == CKPT_OK)
+        rc = ckpt_latest_check(&old[0], file, true, "a manifest", manj_is_manifest, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_latest_check(&old[1], sums, true, "the list of a manifest beside it",
+                               manj_is_list, err);
+    return rc;
 }
 
 int ckpt_manifest_check_place(const char *path, const char *file, ckpt_err *err)

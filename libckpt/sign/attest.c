@@ -201,27 +201,27 @@ static int att_put(ckpt_bytes *out, const ckpt_attest_opts *o, const ckpt_signed
     return ok && ckpt_bytes_add(out, "", 1) ? CKPT_OK : ckpt_fail_memory(err);
 }
 
-/* With force, an older statement may be replaced, and nothing else. */
-static int att_may_replace(bool *old, const char *file, bool force, ckpt_err *err)
+static bool att_is(const char *file)
 {
     ckpt_attested *a = NULL;
-    struct stat st;
-    int rc;
+    bool is = ckpt_attest_read(&a, file, NULL) == CKPT_OK;
 
-    *old = force && lstat(file, &st) == 0;
-    if (!*old)
-        return CKPT_OK;
-    if (!S_ISREG(st.st_mode))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: exists, and is not a file; choose another name",
-                         file);
-    rc = ckpt_attest_read(&a, file, NULL);
     ckpt_attest_free(a);
-    return rc == CKPT_OK
-               ? rc
-               : ckpt_fail(err, CKPT_EUSAGE,
-                           "%s: exists, and is not a statement about a conversion; choose another "
-                           "name",
-                           file);
+    return is;
+}
+
+static int att_check_place(bool *old, const char *file, bool force, ckpt_err *err)
+{
+    return ckpt_latest_check(old, file, force, "a statement about a conversion", att_is, err);
+}
+
+int ckpt_attest_check_place(const char *file, bool force, ckpt_err *err)
+{
+    ckpt_err_clear(err);
+    bool old;
+
+    return file ? att_check_place(&old, file, force, err)
+                : ckpt_fail(err, CKPT_EUSAGE, "no place of a statement to check");
 }
 
 /* Write the text to its place, which appears complete. */
@@ -233,7 +233,7 @@ static int att_replace(const char *file, const ckpt_bytes *text, bool force, ckp
                                                    slash > file ? (uint64_t)(slash - file) : 1)
                                : NULL;
     bool old = false;
-    int rc = folder ? att_may_replace(&old, file, force, err) : ckpt_fail_memory(err);
+    int rc = folder ? att_check_place(&old, file, force, err) : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK)
         rc = (old ? ckpt_latest_replace : ckpt_latest_create)(folder, name, (const char *)text->at,

@@ -197,43 +197,30 @@ static int sgn_state(sgn_job *j, ckpt_bytes *out, ckpt_err *err)
     return rc;
 }
 
-/* Check that a file is an older signature, and no part of the model. */
-static int sgn_check_old(const sgn_job *j, const struct stat *st, ckpt_err *err)
+static bool sgn_is(const char *file)
 {
-    const char *file = j->opts.signature;
     ckpt_bundle old = {0};
-    struct stat model;
     char *text = NULL;
     uint64_t n = 0;
-
-    if (stat(j->path, &model) == 0 && model.st_dev == st->st_dev && model.st_ino == st->st_ino)
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: is the file to sign; choose another name", file);
     int rc = ckpt_io_slurp(&text, &n, file, CKPT_BUNDLE_MAX, NULL);
+
     if (rc == CKPT_OK)
         rc = ckpt_bundle_parse(&old, file, text, n, NULL);
     ckpt_bundle_free(&old);
     ckpt_free(text);
-    return rc == CKPT_OK
-               ? rc
-               : ckpt_fail(err, CKPT_EUSAGE,
-                           "%s: exists, and is not a signature; choose another name", file);
+    return rc == CKPT_OK;
 }
 
 /* Refuse to replace a file that may be something else. */
 static int sgn_check_place(const sgn_job *j, bool *old, ckpt_err *err)
 {
-    struct stat st;
+    const char *file = j->opts.signature;
+    struct stat model, st;
 
-    *old = lstat(j->opts.signature, &st) == 0;
-    if (!*old)
-        return CKPT_OK;
-    if (!S_ISREG(st.st_mode))
-        return ckpt_fail(err, CKPT_EUSAGE, "%s: exists, and is not a file; choose another name",
-                         j->opts.signature);
-    return j->run.force
-               ? sgn_check_old(j, &st, err)
-               : ckpt_fail(err, CKPT_EUSAGE, "%s: exists already; use --force to replace it",
-                           j->opts.signature);
+    if (stat(j->path, &model) == 0 && lstat(file, &st) == 0 && model.st_dev == st.st_dev &&
+        model.st_ino == st.st_ino)
+        return ckpt_fail(err, CKPT_EUSAGE, "%s: is the file to sign; choose another name", file);
+    return ckpt_latest_check(old, file, j->run.force, "a signature", sgn_is, err);
 }
 
 /* Write the bundle, which appears complete. */

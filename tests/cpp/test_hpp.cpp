@@ -690,7 +690,10 @@ static void states_conversions(void)
     opts.from = from.get();
     opts.to = to.get();
     opts.report = &report;
+    ckpt::statement::check_place(file);
     ckpt::statement::write(file, opts);
+    CHECK(code_of([&] { ckpt::statement::check_place(file); }) == CKPT_EUSAGE);
+    ckpt::statement::check_place(file, true);
     const ckpt::statement s = ckpt::statement::read(file);
     CHECK(s.options().size() == 1 && std::string(s.options()[0].value) == "npz");
     CHECK(s.check(out, in) > 1);

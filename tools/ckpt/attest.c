@@ -123,28 +123,6 @@ static bool attest_is_manifest(const char *path)
     return false;
 }
 
-/* Refuse to replace a file that is not an older statement. */
-static int attest_check_old(const write_args *a, ckpt_err *err)
-{
-    ckpt_attested *old = NULL;
-    struct stat st;
-
-    if (lstat(a->attest, &st) != 0)
-        return CKPT_OK;
-    if (!S_ISREG(st.st_mode))
-        return fail(err, CKPT_EUSAGE, "%s: exists, and is not a file; choose another name",
-                    a->attest);
-    if (!a->cli.run.force)
-        return fail(err, CKPT_EUSAGE, "%s: exists already; use --force to replace it", a->attest);
-    int rc = ckpt_attest_read(&old, a->attest, NULL);
-    ckpt_attest_free(old);
-    return rc == CKPT_OK ? rc
-                         : fail(err, CKPT_EUSAGE,
-                                "%s: exists, and is not a statement about a conversion; choose "
-                                "another name",
-                                a->attest);
-}
-
 int attest_check_place(const convert_job *job, const write_args *a, ckpt_err *err)
 {
     attest_place p = {0};
@@ -163,7 +141,7 @@ int attest_check_place(const convert_job *job, const write_args *a, ckpt_err *er
     else if (!p.made && (stat(p.folder, &st) != 0 || !S_ISDIR(st.st_mode)))
         rc = fail(err, CKPT_EMISSING, "%s: its folder does not exist", a->attest);
     else
-        rc = attest_check_old(a, err);
+        rc = ckpt_attest_check_place(a->attest, a->cli.run.force, err);
     free(p.file);
     free(p.folder);
     return rc;

@@ -114,6 +114,7 @@ static void failures_of_the_rest(void **state)
     FAILS(ckpt_sign(NULL, NULL, NULL, &err));
     FAILS(ckpt_signature_check(NULL, NULL, NULL, &err));
     FAILS(ckpt_attest_write(NULL, NULL, &err));
+    FAILS(ckpt_attest_check_place(NULL, false, &err));
     FAILS(ckpt_attest_read(NULL, NULL, &err));
     FAILS(ckpt_attest_check(NULL, NULL, NULL, NULL, NULL, &err));
     assert_null(ckpt_attest_option_at(NULL, 0));
