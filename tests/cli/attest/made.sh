@@ -29,6 +29,11 @@ ckpt convert -q src listed --to hf --attest listed/made.json --manifest
 grep -c '"path": "made.json"' listed/ckpt-manifest.json
 ckpt verify -q listed
 echo "status $?"
+# a statement is about one output: a conversion of that folder does not copy it, as it copies no manifest
+cp in/made.json in/made.txt
+ckpt convert -q in next --to hf && ls next | grep made
+ckpt convert -q src own --to hf --attest src/own.json && ckpt convert -q src own --to hf --attest src/own.json --force
+ls own | grep own
 echo "== changed"
 try() {
     ckpt verify half --made-from "$1" --attest said/half.json "$2" 2>&1
