@@ -333,6 +333,7 @@ typedef struct ckpt_verify_opts {
     void *finding_ctx;
     /* called with finding_ctx after the map's structure has passed its checks; or NULL */
     void (*opened)(void *ctx, const ckpt_map *map);
+    ckpt_map **map; /* gets the map that `opened` gets, to free with ckpt_map_free; or NULL */
 } ckpt_verify_opts;
 
 /*

@@ -467,6 +467,8 @@ typedef struct ckpt_manifest_opts {
     const ckpt_open_opts *open; /* with_optimizer is always set; or NULL */
     const ckpt_run_opts *run;   /* only jobs and progress count; or NULL */
     const ckpt_hashes *hashes;  /* of the run that has written path (ckpt_run_opts); or NULL */
+    /* find and check, hub_check: the checkpoint with its optimizer; NULL: it is opened if needed */
+    const ckpt_map *map;
 } ckpt_manifest_opts;
 
 /*
@@ -489,11 +491,11 @@ CKPT_API int ckpt_manifest_read(ckpt_manifest **out, const char *file, ckpt_err 
 /*
  * Read the manifest that lies beside a checkpoint; *out is NULL if there is none.
  *
- * tag      of a run; NULL: the one that ckpt_open reads
+ * opts     map, and open's tag of a run; NULL: the one that ckpt_open reads
  * Errors   those of ckpt_manifest_read; CKPT_EDIGEST: the manifest beside a file does not list it
  */
-CKPT_API int ckpt_manifest_find(ckpt_manifest **out, const char *path, const char *tag,
-                                ckpt_err *err);
+CKPT_API int ckpt_manifest_find(ckpt_manifest **out, const char *path,
+                                const ckpt_manifest_opts *opts, ckpt_err *err);
 
 /* The file that it was read from; of a new one, the file that ckpt_manifest_write would write. */
 CKPT_API const char *ckpt_manifest_path(const ckpt_manifest *m);
@@ -559,8 +561,8 @@ CKPT_API int ckpt_manifest_check(const ckpt_manifest *m, const char *path,
  *          has none
  * Errors   CKPT_EDIGEST: a file differs; finding receives each
  */
-CKPT_API int ckpt_hub_check(const char *path, const ckpt_run_opts *run, ckpt_finding_fn finding,
-                            void *ctx, uint64_t *n, ckpt_err *err);
+CKPT_API int ckpt_hub_check(const char *path, const ckpt_manifest_opts *opts,
+                            ckpt_finding_fn finding, void *ctx, uint64_t *n, ckpt_err *err);
 
 /*
  * Hashes that a run takes of the bytes that it writes (ckpt_run_opts.hashes), for a manifest of

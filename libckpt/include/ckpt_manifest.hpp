@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -86,11 +87,17 @@ class manifest
     /* Read the manifest beside a checkpoint; false: there is none. tag "": the newest of a run. */
     static manifest find(std::string_view path, std::string_view tag = std::string_view())
     {
+        const std::string named(tag);
+        ckpt_open_opts open = ckpt_open_opts();
+        ckpt_manifest_opts opts = ckpt_manifest_opts();
         ckpt_manifest *m = nullptr;
         ckpt_err err = ckpt_err();
-        const int rc = ckpt_manifest_find(&m, detail::text(path).get(),
-                                          tag.empty() ? nullptr : detail::text(tag).get(), &err);
-        detail::check(rc, err, path);
+
+        open.size = sizeof open;
+        open.tag = named.empty() ? nullptr : named.c_str();
+        opts.size = sizeof opts;
+        opts.open = &open;
+        detail::check(ckpt_manifest_find(&m, detail::text(path).get(), &opts, &err), err, path);
         return manifest(m);
     }
     /* Check that write would replace no other file. file "": beside the checkpoint. */
@@ -160,10 +167,10 @@ class manifest
     {
         call c{o, {}};
         const detail::run run(c.relay, o.run);
+        const ckpt_manifest_opts opts = options(o, run);
         std::uint64_t n = 0;
         ckpt_err err = ckpt_err();
-        const int rc =
-            ckpt_hub_check(detail::text(path).get(), run.get(), call::found, &c, &n, &err);
+        const int rc = ckpt_hub_check(detail::text(path).get(), &opts, call::found, &c, &n, &err);
 
         c.relay.rethrow();
         detail::check(rc, err, path);

@@ -112,6 +112,16 @@ static int manc_locate(ckpt_manifest_place *place, ckpt_arena *a, const char *pa
     return rc;
 }
 
+/* Open the checkpoint to know its files, unless the caller has; *own is to be freed. */
+static int manc_open(const ckpt_map **out, ckpt_map **own, const char *path,
+                     const ckpt_manifest_opts *opts, ckpt_err *err)
+{
+    int rc = opts->map ? CKPT_OK : ckpt_coverage_open(own, path, opts->open, err);
+
+    *out = opts->map ? opts->map : *own;
+    return rc;
+}
+
 /* Read the manifest that was found, which must list the file at `path`, if it is one. */
 static int manc_read(ckpt_manifest **out, ckpt_arena *a, const ckpt_manifest_place *place,
                      const char *path, ckpt_err *err)
@@ -135,28 +145,37 @@ static int manc_read(ckpt_manifest **out, ckpt_arena *a, const ckpt_manifest_pla
     return rc;
 }
 
-int ckpt_manifest_find(ckpt_manifest **out, const char *path, const char *tag, ckpt_err *err)
+int ckpt_manifest_find(ckpt_manifest **out, const char *path, const ckpt_manifest_opts *opts,
+                       ckpt_err *err)
 {
     ckpt_err_clear(err);
     ckpt_arena *a = ckpt_arena_new(0);
     ckpt_manifest_place place = {0};
-    ckpt_map *map = NULL;
-    int rc = a ? CKPT_OK : ckpt_fail_memory(err);
+    ckpt_manifest_opts own;
+    ckpt_open_opts open;
+    const ckpt_map *map;
+    ckpt_map *opened = NULL;
+    int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_manifest_opts", err);
 
+    if (rc == CKPT_OK)
+        rc = ckpt_opts_take(&open, sizeof open, own.open, "ckpt_open_opts", err);
+    // the manifest of a folder may be that of a shard in it
+    open.whole_checkpoint = true;
+    own.open = &open;
+    if (rc == CKPT_OK && !a)
+        rc = ckpt_fail_memory(err);
     if (rc == CKPT_OK && (!out || !path || !*path))
         rc = ckpt_fail(err, CKPT_EUSAGE, "no checkpoint to find the manifest of");
     if (out)
         *out = NULL;
     if (rc == CKPT_OK && !ckpt_address_is(path) && access(path, F_OK) == 0 && manc_may(a, path)) {
-        const ckpt_open_opts open = {.tag = tag, .whole_checkpoint = true};
-
         // a damaged one may have a manifest, which names the damage
-        (void)ckpt_coverage_open(&map, path, &open, NULL);
-        rc = manc_locate(&place, a, path, tag, map, err);
+        (void)manc_open(&map, &opened, path, &own, NULL);
+        rc = manc_locate(&place, a, path, open.tag, map, err);
     }
     if (rc == CKPT_OK && place.file)
         rc = manc_read(out, a, &place, path, err);
-    ckpt_map_free(map);
+    ckpt_map_free(opened);
     ckpt_arena_free(a);
     return rc;
 }
@@ -456,9 +475,10 @@ static int manc_all(manc_check *c, ckpt_arena *a, const char *path)
     const char *tag = c->opts->open ? c->opts->open->tag : NULL;
     ckpt_manifest_place place = {.folder = manc_beside(c->m, a, path), .whole = true};
     ckpt_hashed_vec found = {0};
-    ckpt_map *map = NULL;
+    const ckpt_map *map;
+    ckpt_map *own = NULL;
     ckpt_err why = {0};
-    int opened = ckpt_coverage_open(&map, path, c->opts->open, &why), rc = CKPT_OK;
+    int opened = manc_open(&map, &own, path, c->opts, &why), rc = CKPT_OK;
 
     if (!place.folder)
         rc = ckpt_manifest_place_of(&place, a, path, tag, map, c->err);
@@ -478,7 +498,7 @@ static int manc_all(manc_check *c, ckpt_arena *a, const char *path)
         rc = manc_cover(c, a, path, map);
     else if (rc == CKPT_OK && !c->stopped)
         rc = manc_name_tensors(c, path);
-    ckpt_map_free(map);
+    ckpt_map_free(own);
     ckpt_vec_free(&found);
     return rc;
 }
@@ -570,7 +590,8 @@ static int manc_hub_list(manc_check *c, ckpt_hashed_vec *files, ckpt_arena *a, c
                          const ckpt_map *map)
 {
     ckpt_manifest_place place;
-    int rc = ckpt_manifest_place_of(&place, a, path, NULL, map, c->err);
+    const char *tag = c->opts->open ? c->opts->open->tag : NULL;
+    int rc = ckpt_manifest_place_of(&place, a, path, tag, map, c->err);
     const char *slash = strrchr(path, '/');
     ckpt_unlisted_vec others = {0}; // have no hash
     ckpt_hashed *one;
@@ -603,42 +624,50 @@ static bool manc_hub_any(const manc_check *c, const ckpt_hashed_vec *files, ckpt
     return false;
 }
 
-int ckpt_hub_check(const char *path, const ckpt_run_opts *run, ckpt_finding_fn finding, void *ctx,
-                   uint64_t *n, ckpt_err *err)
+/* List the files with a hash of the hub and compare them; *n: their number. */
+static int manc_hub(manc_check *c, ckpt_arena *a, const char *path, uint64_t *n)
+{
+    ckpt_hashed_vec files = {0};
+    ckpt_coverage ids = {0};
+    const ckpt_map *map = c->opts->map;
+    ckpt_map *own = NULL;
+    size_t at = 0;
+    int rc = manc_hub_list(c, &files, a, path, map), opened = CKPT_OK;
+
+    if (rc == CKPT_OK && !map && manc_hub_any(c, &files, a)) {
+        files.n = 0;
+        opened = manc_open(&map, &own, path, c->opts, NULL);
+        rc = manc_hub_list(c, &files, a, path, map);
+    }
+    if (rc == CKPT_OK)
+        rc = manc_hub_files(c, &files, a, n);
+    // hashes of some files say nothing about the values in the others
+    if (rc == CKPT_OK && *n > 0)
+        rc = manc_identify(&ids, a, &files, c->folder, c->err);
+    if (*n > 0 && (opened != CKPT_OK || ckpt_coverage_gap(&ids, path, map, &at)))
+        *n = 0;
+    ckpt_map_free(own);
+    ckpt_vec_free(&ids);
+    ckpt_vec_free(&files);
+    return rc;
+}
+
+int ckpt_hub_check(const char *path, const ckpt_manifest_opts *opts, ckpt_finding_fn finding,
+                   void *ctx, uint64_t *n, ckpt_err *err)
 {
     ckpt_err_clear(err);
     ckpt_arena *a = ckpt_arena_new(0);
-    ckpt_hashed_vec files = {0};
-    ckpt_run_opts own;
-    const ckpt_manifest_opts opts = {.run = &own};
-    manc_check c = {.opts = &opts, .fn = finding, .ctx = ctx, .err = err};
-    ckpt_map *map = NULL;
-    ckpt_coverage ids = {0};
+    ckpt_manifest_opts own;
+    manc_check c = {.opts = &own, .fn = finding, .ctx = ctx, .err = err};
     uint64_t known = 0;
-    size_t at = 0;
-    int rc = ckpt_opts_take(&own, sizeof own, run, "ckpt_run_opts", err), opened = CKPT_OK;
+    int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_manifest_opts", err);
 
     if (rc == CKPT_OK && (!path || !*path))
         rc = ckpt_fail(err, CKPT_EUSAGE, "no path to check");
     if (rc == CKPT_OK && !a)
         rc = ckpt_fail_memory(err);
-    if (rc == CKPT_OK && !ckpt_address_is(path)) {
-        rc = manc_hub_list(&c, &files, a, path, NULL);
-        bool any = rc == CKPT_OK && manc_hub_any(&c, &files, a);
-        files.n = 0;
-        opened = any ? ckpt_coverage_open(&map, path, NULL, NULL) : CKPT_OK;
-        rc = any ? manc_hub_list(&c, &files, a, path, map) : rc;
-    }
-    if (rc == CKPT_OK)
-        rc = manc_hub_files(&c, &files, a, &known);
-    // hashes of some files say nothing about the values in the others
-    if (rc == CKPT_OK && known > 0)
-        rc = manc_identify(&ids, a, &files, c.folder, err);
-    if (known > 0 && (opened != CKPT_OK || ckpt_coverage_gap(&ids, path, map, &at)))
-        known = 0;
-    ckpt_map_free(map);
-    ckpt_vec_free(&ids);
-    ckpt_vec_free(&files);
+    if (rc == CKPT_OK && !ckpt_address_is(path))
+        rc = manc_hub(&c, a, path, &known);
     ckpt_arena_free(a);
     if (n)
         *n = known;

@@ -332,13 +332,17 @@ static int ver_all(ver_state *v, const char *path, const ckpt_verify_opts *opts,
         ver_say_all(v, map);
         rc = ver_absorb(v, ckpt_map_check(map, err), err);
     }
-    if (rc == CKPT_OK && v->worst == CKPT_OK && !v->stopped && opts->opened)
+    bool whole = rc == CKPT_OK && v->worst == CKPT_OK && !v->stopped;
+    if (whole && opts->opened)
         opts->opened(v->ctx, map);
     if (rc == CKPT_OK && map && !v->stopped)
         rc = ver_bytes(v, map, err);
     if (rc == CKPT_OK && map)
         ver_payload(v, map);
-    ckpt_map_free(map);
+    if (whole && opts->map)
+        *opts->map = map;
+    else
+        ckpt_map_free(map);
     return ver_absorb(v, rc, err);
 }
 
@@ -361,6 +365,8 @@ int ckpt_verify(const char *path, const ckpt_verify_opts *opts, ckpt_run_report 
         rc = ckpt_fail(err, CKPT_EUSAGE, "no path to verify");
     if (rc != CKPT_OK)
         return rc;
+    if (own.map)
+        *own.map = NULL;
     v = (ver_state){.fn = own.finding, .ctx = own.finding_ctx, .run = &run};
     open.collect = true;
     open.with_optimizer = true;

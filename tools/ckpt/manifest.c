@@ -119,14 +119,14 @@ int manifest_verify(manifest_vouch *v, const cli_args *a, const char *path, ckpt
                                .jobs = a->run.jobs,
                                .progress = a->run.progress,
                                .progress_ctx = a->run.progress_ctx};
-    const ckpt_manifest_opts opts = {.size = sizeof opts, .open = v->open, .run = &run};
+    const ckpt_manifest_opts opts = {
+        .size = sizeof opts, .open = v->open, .run = &run, .map = v->map};
     ckpt_manifest *m = NULL;
     int rc;
 
     if (ckpt_path_is_remote(path) && !v->file)
         return CKPT_OK;
-    rc = v->file ? ckpt_manifest_read(&m, v->file, err)
-                 : ckpt_manifest_find(&m, path, v->tag ? v->tag : v->open->tag, err);
+    rc = v->file ? ckpt_manifest_read(&m, v->file, err) : ckpt_manifest_find(&m, path, &opts, err);
     if (rc == CKPT_EDIGEST)
         (void)v->finding(v->ctx, 2, rc, err->text);
     if (rc == CKPT_OK && ranks_shared()) {
@@ -137,9 +137,8 @@ int manifest_verify(manifest_vouch *v, const cli_args *a, const char *path, ckpt
         rc = ckpt_manifest_check(m, path, &opts, v->finding, v->ctx, err);
     }
     ckpt_manifest_free(m);
-    // of a run, it would look at the newest tag
-    if (rc == CKPT_OK && !ranks_shared() && !v->open->tag)
-        rc = ckpt_hub_check(path, &run, v->finding, v->ctx, &v->n_hub, err);
+    if (rc == CKPT_OK && !ranks_shared())
+        rc = ckpt_hub_check(path, &opts, v->finding, v->ctx, &v->n_hub, err);
     return rc;
 }
 
@@ -204,13 +203,15 @@ static int manifest_difference(void *ctx, const char *what, const ckpt_hashed *a
 /* Read the manifest of an operand: the file itself, or the one beside a checkpoint. */
 static int manifest_operand(ckpt_manifest **out, const char *path, const char *tag, ckpt_err *err)
 {
+    const ckpt_open_opts open = {.size = sizeof open, .tag = tag};
+    const ckpt_manifest_opts opts = {.size = sizeof opts, .open = &open};
     size_t n = strlen(path);
     int rc;
 
     // the manifest of a manifest does not exist
     if (n > 5 && strcmp(path + n - 5, ".json") == 0)
         return ckpt_manifest_read(out, path, err);
-    rc = ckpt_manifest_find(out, path, tag, err);
+    rc = ckpt_manifest_find(out, path, &opts, err);
     return rc == CKPT_OK && !*out
                ? fail(err, CKPT_EMISSING, "%s: has no manifest: make one with ckpt manifest", path)
                : rc;

@@ -26,8 +26,8 @@ int manifest_finish(convert_job *j, const write_args *a, ckpt_err *err);
 /* Hashes that vouch for a checkpoint's values besides checksums. */
 typedef struct manifest_vouch {
     const char *file;           /* of --manifest; NULL: the one beside the checkpoint */
-    const char *tag;            /* of the checkpoint in its run, or NULL */
     const ckpt_open_opts *open; /* how the checkpoint was opened */
+    const ckpt_map *map;        /* of it; NULL: it is damaged */
     ckpt_finding_fn finding;    /* receives the differences */
     void *ctx;
     /* the rest are results */

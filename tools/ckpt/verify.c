@@ -44,7 +44,7 @@ typedef struct verify_tally {
     bool proving;    /* --made-from follows */
     bool all_signed; /* a signature that matches covers all files */
     const char *manifest;
-    char tag[256]; /* of the checkpoint in a run; "": none */
+    ckpt_map *map; /* of the checkpoint; NULL: it is damaged */
     manifest_vouch vouch;
 } verify_tally;
 
@@ -74,19 +74,13 @@ static int verify_finding(void *ctx, int severity, int code, const char *text)
     return out_broken();
 }
 
-/*
- * Callback after the structure has been checked: warn about options without effect, and keep the
- * tag: its folder has the manifest.
- */
+/* Callback after the structure has been checked: warn about options without effect. */
 static void verify_opened(void *ctx, const ckpt_map *map)
 {
-    verify_tally *v = ctx;
-    ckpt_training_info info = {.size = sizeof info};
+    const verify_tally *v = ctx;
 
     if (!v->proving)
         effects_of_source(v->a, map);
-    ckpt_map_training_info(map, &info);
-    (void)snprintf(v->tag, sizeof v->tag, "%s", info.tag ? info.tag : "");
 }
 
 /* How many of the values the files' checksums cover. */
@@ -172,11 +166,8 @@ static int verify_hashes(verify_tally *v, const cli_args *a, const ckpt_open_opt
     ckpt_err why = {0};
     int found;
 
-    v->vouch = (manifest_vouch){.file = v->manifest,
-                                .tag = v->tag[0] ? v->tag : NULL,
-                                .open = open,
-                                .finding = verify_finding,
-                                .ctx = v};
+    v->vouch = (manifest_vouch){
+        .file = v->manifest, .open = open, .map = v->map, .finding = verify_finding, .ctx = v};
     if (rc == CKPT_ECANCELED)
         return rc;
     found = manifest_verify(&v->vouch, a, path, &why);
@@ -206,7 +197,6 @@ static int verify_one(verify_tally *v, cli_args *a, const char *path, ckpt_err *
     progress p;
 
     v->n_errors = v->n_warnings = 0;
-    v->tag[0] = 0;
     if (a->json) {
         json_text(&v->j, "path", path);
         json_open(&v->j, "findings", '[');
@@ -226,9 +216,12 @@ static int verify_one(verify_tally *v, cli_args *a, const char *path, ckpt_err *
                                    .run = &a->run,
                                    .finding = verify_finding,
                                    .finding_ctx = v,
-                                   .opened = verify_opened};
+                                   .opened = verify_opened,
+                                   .map = &v->map};
     int rc = ckpt_verify(path, &opts, &report, err);
     rc = verify_hashes(v, a, &open, path, rc, err);
+    ckpt_map_free(v->map);
+    v->map = NULL;
     progress_end(&p);
     if (rc == CKPT_OK)
         rc = verify_strict(v, a, err);

@@ -181,6 +181,26 @@ static void check_without_memory(const ckpt_manifest *m, const char *path)
     assert_true(was_ok);
 }
 
+/* The files are those of the map that ckpt_verify has opened, without opening them again. */
+static void check_with_map(const ckpt_manifest *m, const char *path)
+{
+    ckpt_map *map = NULL;
+    ckpt_err err = {0};
+    const ckpt_verify_opts verify = {.size = sizeof verify, .map = &map};
+
+    assert_int_equal(ckpt_verify(path, &verify, NULL, &err), CKPT_OK);
+    assert_non_null(map);
+    const ckpt_manifest_opts opts = {.size = sizeof opts, .map = map};
+    assert_int_equal(ckpt_manifest_check(m, path, &opts, NULL, NULL, &err), CKPT_OK);
+    ckpt_map_free(map);
+    assert_int_equal(ckpt_open(&map, "tests/fixtures/hf_bert_sharded", NULL, &err), CKPT_OK);
+    const ckpt_manifest_opts other = {.size = sizeof other, .map = map};
+    assert_int_equal(ckpt_manifest_check(m, path, &other, NULL, NULL, &err), CKPT_EDIGEST);
+    ckpt_map_free(map);
+    assert_int_equal(ckpt_verify("tests/fixtures/none", &verify, NULL, &err), CKPT_EMISSING);
+    assert_null(map);
+}
+
 /* A manifest that lists the files, but not those of a checkpoint. */
 static void not_a_checkpoint(void **state)
 {
@@ -236,6 +256,7 @@ static void without_memory(void **state)
         m = rc != CKPT_OK ? NULL : m;
     }
     assert_int_equal(ckpt_manifest_tensor_count(m), 1);
+    check_with_map(m, path);
     check_without_memory(m, path);
     ckpt_manifest_free(m);
     ckpt_map_free(map);

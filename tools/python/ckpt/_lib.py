@@ -117,12 +117,13 @@ OpenedFn = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p)
 class VerifyOpts(c.Structure):
     """ckpt_verify_opts"""
     _fields_ = [('size', c.c_size_t), ('open', c.POINTER(OpenOpts)), ('run', c.POINTER(RunOpts)), ('finding', FindingFn),
-                ('finding_ctx', c.c_void_p), ('opened', OpenedFn)]
+                ('finding_ctx', c.c_void_p), ('opened', OpenedFn), ('map', c.POINTER(c.c_void_p))]
 
 
 class ManifestOpts(c.Structure):
     """ckpt_manifest_opts"""
-    _fields_ = [('size', c.c_size_t), ('open', c.POINTER(OpenOpts)), ('run', c.POINTER(RunOpts)), ('hashes', c.c_void_p)]
+    _fields_ = [('size', c.c_size_t), ('open', c.POINTER(OpenOpts)), ('run', c.POINTER(RunOpts)), ('hashes', c.c_void_p),
+                ('map', c.c_void_p)]
 
 
 class Hashed(c.Structure):
@@ -264,7 +265,7 @@ PROTOTYPES = {
     'ckpt_verify': (c.c_int, (c.c_char_p, c.POINTER(VerifyOpts), c.POINTER(RunReport), _ErrP)),
     'ckpt_manifest_make': (c.c_int, (c.POINTER(c.c_void_p), c.c_char_p, c.POINTER(ManifestOpts), _ErrP)),
     'ckpt_manifest_free': (None, (c.c_void_p,)),
-    'ckpt_manifest_find': (c.c_int, (c.POINTER(c.c_void_p), c.c_char_p, c.c_char_p, _ErrP)),
+    'ckpt_manifest_find': (c.c_int, (c.POINTER(c.c_void_p), c.c_char_p, c.POINTER(ManifestOpts), _ErrP)),
     'ckpt_manifest_path': (c.c_char_p, (c.c_void_p,)),
     'ckpt_manifest_write': (c.c_int, (c.c_void_p, c.c_char_p, _ErrP)),
     'ckpt_manifest_file_count': (c.c_size_t, (c.c_void_p,)),
@@ -272,7 +273,7 @@ PROTOTYPES = {
     'ckpt_manifest_tensor_count': (c.c_size_t, (c.c_void_p,)),
     'ckpt_manifest_tensor_at': (c.POINTER(Hashed), (c.c_void_p, c.c_size_t)),
     'ckpt_manifest_check': (c.c_int, (c.c_void_p, c.c_char_p, c.POINTER(ManifestOpts), FindingFn, c.c_void_p, _ErrP)),
-    'ckpt_hub_check': (c.c_int, (c.c_char_p, c.POINTER(RunOpts), FindingFn, c.c_void_p, c.POINTER(c.c_uint64), _ErrP)),
+    'ckpt_hub_check': (c.c_int, (c.c_char_p, c.POINTER(ManifestOpts), FindingFn, c.c_void_p, c.POINTER(c.c_uint64), _ErrP)),
     'ckpt_diff': (c.c_int, (c.c_void_p, c.c_void_p, c.POINTER(DiffOpts), DifferenceFn, c.c_void_p, _ErrP)),
     'ckpt_doctor': (c.c_int, (c.c_char_p, c.POINTER(DoctorOpts), _ErrP)),
 }

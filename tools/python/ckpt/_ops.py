@@ -189,14 +189,19 @@ def verify(path: Path, *, tag: Optional[str] = None, as_file: bool = False, keep
 
     opening = open_opts(tag, True, True, as_file, keep_slices, slice_rules, ignore_copies, require_crc)
     callback = job.callback(_lib.FindingFn, finding)
-    opts = _lib.sized(_lib.VerifyOpts, open=c.pointer(opening), run=c.pointer(job.opts), finding=callback)
+    map_ = c.c_void_p()
+    opts = _lib.sized(_lib.VerifyOpts, open=c.pointer(opening), run=c.pointer(job.opts), finding=callback, map=c.pointer(map_))
     report, err, raw = _lib.sized(_lib.RunReport), _lib.Err(), _lib.path_bytes(path)
-    rc = job.run(lambda: lib().ckpt_verify(raw, c.byref(opts), c.byref(report), c.byref(err)))
-    if rc != CanceledError.code:
-        hashes, why = _lib.sized(_lib.ManifestOpts, open=c.pointer(opening), run=c.pointer(job.opts)), _lib.Err()
-        wrong = job.run(lambda: _check_hashes(raw, opening.tag, hashes, callback, why))
-        if wrong != 0 and (rc == 0 or UnsafeError.code != rc):
-            rc, err = wrong, why
+    try:
+        rc = job.run(lambda: lib().ckpt_verify(raw, c.byref(opts), c.byref(report), c.byref(err)))
+        if rc != CanceledError.code:
+            hashes = _lib.sized(_lib.ManifestOpts, open=c.pointer(opening), run=c.pointer(job.opts), map=map_)
+            why = _lib.Err()
+            wrong = job.run(lambda: _check_hashes(raw, hashes, callback, why))
+            if wrong != 0 and (rc == 0 or UnsafeError.code != rc):
+                rc, err = wrong, why
+    finally:
+        lib().ckpt_map_free(map_)
     if rc != 0:
         error = error_of(rc, text_of(err.text), path=os.fsdecode(raw), errno=err.sys)
         error.findings = found
@@ -209,14 +214,14 @@ def verify(path: Path, *, tag: Optional[str] = None, as_file: bool = False, keep
     return out
 
 
-def _check_hashes(path: bytes, tag: Optional[bytes], opts: Any, finding: Any, err: Any) -> int:
+def _check_hashes(path: bytes, opts: Any, finding: Any, err: Any) -> int:
     """Compare a checkpoint with its manifest, if there is one, and with the hub's hashes; return the library's code."""
     m = c.c_void_p()
-    rc: int = lib().ckpt_manifest_find(c.byref(m), path, tag, c.byref(err))
+    rc: int = lib().ckpt_manifest_find(c.byref(m), path, c.byref(opts), c.byref(err))
     if rc == 0 and m:
         rc = lib().ckpt_manifest_check(m, path, c.byref(opts), finding, None, c.byref(err))
     lib().ckpt_manifest_free(m)
-    return rc if rc != 0 else int(lib().ckpt_hub_check(path, opts.run, finding, None, None, c.byref(err)))
+    return rc if rc != 0 else int(lib().ckpt_hub_check(path, c.byref(opts), finding, None, None, c.byref(err)))
 
 
 def manifest(path: Path, *, output: Optional[Path] = None, write: bool = True, tag: Optional[str] = None, keep_slices: bool = False,
