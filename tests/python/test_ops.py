@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -69,6 +70,34 @@ class Operations(Case):
         again = ckpt.manifest(out, output=os.path.join(self.scratch(), 'again.json'))
         self.assertEqual([n for n in stored if again.tensors[n] != m.tensors[n]],
                          [n for n in stored if stored[n][1] == len(data) - start])
+
+    def test_sign(self):
+        """Keys and certificates, and what was changed since."""
+        keys, model = fixture('model_signing'), os.path.join(self.scratch(), 'm')
+        shutil.copytree(os.path.join(keys, 'model'), model)
+        key, public = (os.path.join(keys, 'p256.' + n) for n in ('key', 'pub'))
+        signed = ckpt.sign(model, key)
+        self.assertEqual((signed.signature, signed.files), (os.path.join(model, 'model.sig'), 3))
+        self.assertRegex(signed.signer, 'key [0-9a-f]{64}$')
+        checked = ckpt.verify_signature(model, key=public)
+        self.assertEqual({**signed, 'findings': []}, checked)
+        with self.assertRaisesRegex(ckpt.UsageError, 'exists already'):
+            ckpt.sign(model, key)
+        ckpt.sign(model, os.path.join(keys, 'good.key'), cert=os.path.join(keys, 'good.chain'), force=True)
+        self.assertEqual(ckpt.verify_signature(model, cert=os.path.join(keys, 'good.root')).signer, 'certificate CN=good release')
+        with self.assertRaisesRegex(ckpt.DigestError, 'signed with a certificate'):
+            ckpt.verify_signature(model, key=public)
+        os.rename(os.path.join(model, 'more-notes.txt'), os.path.join(model, 'notes.txt'))
+        with self.assertRaises(ckpt.DigestError) as got:
+            ckpt.verify_signature(model, cert=os.path.join(keys, 'good.root'))
+        self.assertEqual([f.text for f in got.exception.findings], ['notes.txt was renamed: the signature has it as more-notes.txt'])
+        one = os.path.join(model, 'model.safetensors')
+        self.assertEqual(ckpt.sign(one, key).signature, one + '.sig')
+        self.assertEqual(ckpt.verify_signature(one, key=public).files, 1)
+        with self.assertRaises(ckpt.UsageError):
+            ckpt.verify_signature(one)
+        with self.assertRaises(FileNotFoundError):
+            ckpt.sign(one, '/no/such')
 
     def test_prove(self):
         folder = self.scratch()

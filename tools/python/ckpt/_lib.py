@@ -126,6 +126,18 @@ class ManifestOpts(c.Structure):
                 ('map', c.c_void_p)]
 
 
+class SignOpts(c.Structure):
+    """ckpt_sign_opts"""
+    _fields_ = [('size', c.c_size_t), ('signature', c.c_char_p), ('key', c.c_char_p), ('key_name', c.c_char_p), ('cert', c.c_char_p),
+                ('cert_name', c.c_char_p), ('follow_links', c.c_bool), ('run', c.POINTER(RunOpts)), ('finding', FindingFn),
+                ('finding_ctx', c.c_void_p), ('open', c.POINTER(OpenOpts))]
+
+
+class SignReport(c.Structure):
+    """ckpt_sign_report"""
+    _fields_ = [('size', c.c_size_t), ('n_files', c.c_uint64), ('n_bytes', c.c_uint64), ('signer', c.c_char * 256)]
+
+
 class Hashed(c.Structure):
     """ckpt_hashed"""
     _fields_ = [('name', c.c_char_p), ('n_bytes', c.c_uint64), ('dtype', c.c_int), ('ndim', c.c_uint32),
@@ -274,6 +286,8 @@ PROTOTYPES = {
     'ckpt_manifest_tensor_at': (c.POINTER(Hashed), (c.c_void_p, c.c_size_t)),
     'ckpt_manifest_check': (c.c_int, (c.c_void_p, c.c_char_p, c.POINTER(ManifestOpts), FindingFn, c.c_void_p, _ErrP)),
     'ckpt_hub_check': (c.c_int, (c.c_char_p, c.POINTER(ManifestOpts), FindingFn, c.c_void_p, c.POINTER(c.c_uint64), _ErrP)),
+    'ckpt_sign': (c.c_int, (c.c_char_p, c.POINTER(SignOpts), c.POINTER(SignReport), _ErrP)),
+    'ckpt_signature_check': (c.c_int, (c.c_char_p, c.POINTER(SignOpts), c.POINTER(SignReport), _ErrP)),
     'ckpt_diff': (c.c_int, (c.c_void_p, c.c_void_p, c.POINTER(DiffOpts), DifferenceFn, c.c_void_p, _ErrP)),
     'ckpt_doctor': (c.c_int, (c.c_char_p, c.POINTER(DoctorOpts), _ErrP)),
 }
