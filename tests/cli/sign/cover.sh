@@ -7,6 +7,9 @@ ckpt verify m/model-00001-of-00002.safetensors --key "$keys/p256.pub"
 echo "status $?"
 ckpt verify m/model-00001-of-00002.safetensors --key "$keys/p256.pub" --as-file
 ckpt sign m --key "$keys/p256.key" && ckpt verify m --key "$keys/p256.pub"
+# a manifest is made before the signature, which covers it; one that comes later was added
+ckpt manifest m -q && ckpt verify m --key "$keys/p256.pub" -q | sort
+ckpt sign m --key "$keys/p256.key" --force -q && ckpt verify m --key "$keys/p256.pub" && rm m/ckpt-manifest.*
 # a name that is usually left out
 mv m/model-00002-of-00002.safetensors m/.gitattributes
 sed -i 's/model-00002-of-00002.safetensors/.gitattributes/' m/model.safetensors.index.json
