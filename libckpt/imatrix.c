@@ -25,6 +25,12 @@ enum {
 #define IMP_ROOM      (UINT64_C(64) << 20) /* of a map without values */
 #define IMP_COUNT_MAX 0x1p62f
 
+/*
+ * Largest importance: quantizers square sums of 32 weights with it in F32, and an infinite one
+ * makes blocks of zeros. Squares of activations are far below it.
+ */
+#define IMP_MAX 1e14f
+
 #define IMP_SUMS   ".in_sum2"
 #define IMP_COUNTS ".counts"
 
@@ -60,11 +66,11 @@ static int imp_check(const ckpt_map *map, const char *name, const float *values,
     bool any = false;
 
     for (uint64_t i = 0; i < n; i++) {
-        if (!(values[i] >= 0 && isfinite(values[i])))
+        if (!(values[i] >= 0 && values[i] <= IMP_MAX))
             return ckpt_fail(err, CKPT_EFORMAT,
-                             "%s: importance %" PRIu64 " of %.200s is %g, expected a finite "
-                             "number that is not negative: compute the matrix again",
-                             map->path, i, name, (double)values[i]);
+                             "%s: importance %" PRIu64 " of %.200s is %g, expected a mean of "
+                             "squares, from 0 to %g: compute the matrix again",
+                             map->path, i, name, (double)values[i], (double)IMP_MAX);
         any = any || values[i] > 0;
     }
     if (!any)

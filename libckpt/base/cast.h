@@ -35,16 +35,20 @@ ckpt_cast_fn ckpt_cast_find_portable(ckpt_dtype to, ckpt_dtype from);
 void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t *n_nan,
                           uint64_t *n_inf);
 
-/* The losses of a conversion. Each member counts elements and is added to. */
+/* The losses of a conversion. Each member counts, mostly elements, and is added to. */
 typedef struct ckpt_lost {
     /* beyond the range: became infinite, or the largest number of a format without infinity */
     uint64_t n_over;
     uint64_t n_zero; /* not zero before, but zero after */
+    /* of blocks that became zero with numbers that are not small, because of their importance */
+    uint64_t n_void;
+    /* calls with an element that is not zero, before and after: if none is after, all were lost */
+    uint64_t n_live_before, n_live;
 } ckpt_lost;
 
 /*
  * Compare n elements before and after ckpt_cast_find(to, from). Pairs without losses, such as
- * integers, count nothing.
+ * integers, count nothing; of block types, single elements that became zero are not counted.
  */
 void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void *dst,
                      const void *src, size_t n_elems);

@@ -229,22 +229,74 @@ static uint64_t cast_count_saturated(ckpt_dtype from, const void *src, size_t n)
     return found;
 }
 
-/* Count the elements of blocks with such scales and finite source elements. */
-static uint64_t cast_lost_blocks(const cast_scales *s, ckpt_dtype from, const unsigned char *dst,
-                                 const unsigned char *src, size_t n_elems)
+enum { CAST_BLOCK_MOST = 256 }; /* elements of the largest block */
+
+/* True if a block's scales are 0, and so all its elements. */
+static bool cast_is_void(const cast_scales *s, const unsigned char *block)
+{
+    uint64_t any = 0;
+
+    for (unsigned i = 0; i < s->n; i++)
+        any |= cast_load(block + s->at[i], 2) & 0x7fff;
+    return any == 0;
+}
+
+/* True if an element is so large that the scale of its block cannot round to 0. */
+static bool cast_is_large(ckpt_dtype from, const unsigned char *src, size_t n)
+{
+    static const float limit = 0x1p-10f;
+    float x[CAST_BLOCK_MOST];
+    bool large = false;
+
+    ckpt_cast_find(CKPT_F32, from)(x, src, n);
+    for (size_t i = 0; i < n; i++)
+        large = large || x[i] > limit || x[i] < -limit;
+    return large;
+}
+
+/* Count the elements of blocks with finite source elements whose scales are not finite, or 0. */
+static void cast_lost_blocks(ckpt_lost *sum, const cast_scales *s, ckpt_dtype from,
+                             const unsigned char *dst, const unsigned char *src, size_t n_elems)
 {
     const ckpt_dtype_info *to = ckpt_dtype_get(s->dtype), *own = ckpt_dtype_get(from);
-    uint64_t found = 0;
 
+    assert(to->per <= CAST_BLOCK_MOST);
     for (size_t i = 0; i < n_elems / to->per; i++) {
+        const unsigned char *block = src + i * to->per * own->bytes;
+        const bool over = cast_block(s, dst + i * to->bytes);
         uint64_t before[2] = {0};
 
-        if (!cast_block(s, dst + i * to->bytes))
+        if (!over && !cast_is_void(s, dst + i * to->bytes))
             continue;
-        ckpt_count_nonfinite(from, src + i * to->per * own->bytes, to->per, &before[0], &before[1]);
-        found += before[0] + before[1] == 0 ? to->per : 0;
+        ckpt_count_nonfinite(from, block, to->per, &before[0], &before[1]);
+        if (before[0] + before[1] > 0)
+            continue;
+        if (over)
+            sum->n_over += to->per;
+        else if (cast_is_large(from, block, to->per))
+            sum->n_void += to->per;
     }
-    return found;
+}
+
+/* True if an element is not zero; the search ends at the first. */
+static bool cast_live(ckpt_dtype d, const unsigned char *p, size_t n)
+{
+    const ckpt_dtype_info *info = ckpt_dtype_get(d);
+    const size_t some = info->per > 1 ? info->per : CAST_ZERO_BLOCK;
+    const ckpt_cast_fn plain = info->per > 1 ? ckpt_cast_find(CKPT_F32, d) : NULL;
+    float x[CAST_BLOCK_MOST];
+
+    assert(info->per <= CAST_BLOCK_MOST);
+    for (size_t at = 0; at < n; at += some) {
+        const size_t m = n - at < some ? n - at : some;
+        const unsigned char *from = p + at / info->per * info->bytes;
+
+        if (plain)
+            plain(x, from, m);
+        if (plain ? cast_count_zeros(CKPT_F32, x, m) < m : cast_count_zeros(d, from, m) < m)
+            return true;
+    }
+    return false;
 }
 
 void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void *dst,
@@ -256,7 +308,11 @@ void ckpt_count_lost(ckpt_lost *sum, ckpt_dtype to, ckpt_dtype from, const void 
 
     const cast_scales *scales = a->per == 1 && a->kind == CKPT_IS_FLOAT ? cast_scales_of(to) : NULL;
     if (scales)
-        sum->n_over += cast_lost_blocks(scales, from, dst, src, n_elems);
+        cast_lost_blocks(sum, scales, from, dst, src, n_elems);
+    if (a->per == 1 && a->kind == CKPT_IS_FLOAT && (scales || b->kind == CKPT_IS_FLOAT)) {
+        sum->n_live_before += cast_live(from, src, n_elems);
+        sum->n_live += cast_live(to, dst, n_elems);
+    }
     // wider formats hold all numbers of narrower ones; block types have their own rounding
     if (to == from || a->per > 1 || b->per > 1 || b->bits > a->bits || a->kind != CKPT_IS_FLOAT ||
         b->kind != CKPT_IS_FLOAT)

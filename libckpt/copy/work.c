@@ -209,6 +209,9 @@ void ckpt_tally_add(ckpt_tally *sum, const ckpt_tally *t)
     sum->n_source_inf += t->n_source_inf;
     sum->lost.n_over += t->lost.n_over;
     sum->lost.n_zero += t->lost.n_zero;
+    sum->lost.n_void += t->lost.n_void;
+    sum->lost.n_live_before += t->lost.n_live_before;
+    sum->lost.n_live += t->lost.n_live;
 }
 
 int ckpt_tally_note(ckpt_map *to, const ckpt_tensor *t, const ckpt_tally *n, ckpt_err *err)
@@ -227,7 +230,16 @@ int ckpt_tally_note(ckpt_map *to, const ckpt_tensor *t, const ckpt_tally *n, ckp
                            " values are beyond the range of %s and became %s",
                            t->name, n->lost.n_over, t->n_elems, dtype,
                            t->dtype == CKPT_F8_E4M3 ? "its largest number" : "infinite");
-    if (rc == CKPT_OK && n->lost.n_zero > 0)
+    if (rc == CKPT_OK && n->lost.n_void > 0)
+        rc = ckpt_map_note(to, CKPT_WARNING, err,
+                           "tensor %s: %" PRIu64 " of %" PRIu64
+                           " values became 0 in %s, because their importance is 0 or too large",
+                           t->name, n->lost.n_void, t->n_elems, dtype);
+    else if (rc == CKPT_OK && n->lost.n_live_before > 0 && n->lost.n_live == 0)
+        rc = ckpt_map_note(to, CKPT_WARNING, err,
+                           "tensor %s: all values are too small for %s and became 0", t->name,
+                           dtype);
+    else if (rc == CKPT_OK && n->lost.n_zero > 0)
         rc = ckpt_map_note(to, CKPT_INFO, err,
                            "tensor %s: %" PRIu64 " of %" PRIu64
                            " values are too small for %s and became 0",
@@ -254,7 +266,7 @@ static void work_count(ckpt_worker *w, const ckpt_job_view *v, const ckpt_job *j
         ckpt_count_lost(&t.lost, v->t->dtype, v->origin->dtype, result, in, n);
     }
     if (!t.n_nan && !t.n_inf && !t.n_source_nan && !t.n_source_inf && !t.lost.n_over &&
-        !t.lost.n_zero)
+        !t.lost.n_zero && !t.lost.n_live_before)
         return;
     ckpt_tally_add(&w->tally, &t);
     pthread_mutex_lock(&w->work->lock);

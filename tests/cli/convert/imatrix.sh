@@ -61,17 +61,22 @@ rest = struct.pack("<ii", 3, 4) + b"text"
 q, up = (b"blk.0.attn_q.weight", 2, [1.0] * 32), (b"blk.0.ffn_up_exps.weight", 2, [0.5] * 96)
 for name, data in (("few", old([q, up], rest)), ("short", old([q], b"")), ("size", old([(up[0], 1, [1.0] * 32)], rest)), ("twice", old([q, q], rest)),
                    ("calls", old([(q[0], 0, q[2])], rest)), ("minus", old([(q[0], -1, q[2])], rest)),
-                   ("foreign", old([(b"blk.9.attn_q.weight", 1, [1.0] * 32)], rest)), ("inf", old([(q[0], 1, [float("inf")] * 32)], rest)), ("none", old([], rest)), ("zero", old([(q[0], 2, [0.0] * 32)], rest)), ("empty", b""), ("more", old([q], rest + b"x")),
+                   ("foreign", old([(b"blk.9.attn_q.weight", 1, [1.0] * 32)], rest)), ("inf", old([(q[0], 1, [float("inf")] * 32)], rest)),
+                   ("large", old([(q[0], 1, [1e37] * 32)], rest)), ("dead", old([(b"blk.5.ffn_down.weight", 1, [0.0] * 32 + [1.0] * 32)], rest)), ("none", old([], rest)), ("zero", old([(q[0], 2, [0.0] * 32)], rest)), ("empty", b""), ("more", old([q], rest + b"x")),
                    ("name", struct.pack("<ii", 1, 1 << 30)), ("values", struct.pack("<ii", 1, 1) + b"x" + struct.pack("<ii", 1, 0x7fffffff)),
                    ("text", old([q], struct.pack("<ii", 3, 9) + b"text"))):
     with open(name, "wb") as f:
         f.write(data)
 END
-for bad in size foreign twice minus inf zero none empty more name values text; do
+for bad in size foreign twice minus inf large zero none empty more name values text; do
     ckpt convert -q "$model" x.gguf --dtype q4_0 --imatrix $bad
     echo "exit status $?"
 done
 ckpt convert -q "$model" x.gguf --dtype q4_0 --imatrix nothing
+echo "-- columns of a block without importance: zeros, as llama-quantize writes them"
+ckpt convert -q "$F"/gguf_llama_deep/hf dead.gguf --dtype q4_0 --imatrix dead && ckpt verify -q dead.gguf --made-from "$F"/gguf_llama_deep/hf --imatrix dead && echo written
+ckpt convert -q --strict "$F"/gguf_llama_deep/hf x.gguf --dtype q4_0 --imatrix dead
+echo "exit status $?"
 echo "-- entries that are missing"
 ckpt convert -q "$model" few.gguf --dtype q4_0 --imatrix few
 ckpt tree few.gguf | grep imatrix

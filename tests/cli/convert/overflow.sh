@@ -15,6 +15,16 @@ for d in fp16 bf16 f8_e4m3 f8_e5m2; do
 done
 ls
 ckpt convert -q t.safetensors j.pt --dtype fp16 --allow-overflow --json | sed -n '/"report"/,$p'
+# a tensor of which nothing is left: 1e-20, 0, 0, -1e-20
+{
+    printf '\067\0\0\0\0\0\0\0'
+    printf '%s' "$header"
+    printf '\010\345\074\036\0\0\0\0\0\0\0\0\010\345\074\236'
+} >small.safetensors
+ckpt convert -q small.safetensors s.pt --dtype bf16 --strict && ckpt cat -q s.pt w && rm s.pt
+ckpt convert -q small.safetensors s.pt --dtype fp16 && rm s.pt
+ckpt convert -q small.safetensors s.pt --dtype fp16 --strict
+echo "$?"
 # strict refuses every warning: of the source, of options, of values
 ckpt convert -q t.safetensors s.pt --dtype fp16 --allow-overflow --strict
 echo "$?"

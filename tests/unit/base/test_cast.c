@@ -227,7 +227,7 @@ static void losses_are_counted(void **state)
         memcpy(src + at, some, sizeof some);
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             ckpt_cast_fn cast = ckpt_cast_find(cases[i].to, CKPT_F32);
-            ckpt_lost lost = {1, 1};
+            ckpt_lost lost = {.n_over = 1, .n_zero = 1};
 
             if (cast)
                 cast(dst, src, ROOM);
@@ -545,6 +545,17 @@ static void counts_over_scales(void **state)
         }
         ckpt_count_lost(&lost, cases[i].dtype, CKPT_F32, two, numbers, 2u * info->per);
         assert_int_equal(lost.n_over, info->per);
+        // the first block is 0, its first number is 1; the second one has no number but 0
+        assert_int_equal(lost.n_void, info->per);
+        assert_int_equal(lost.n_live_before, 1);
+        numbers[0] = 0x1p-20f;
+        memset(two, 0, sizeof two);
+        lost = (ckpt_lost){0};
+        ckpt_count_lost(&lost, cases[i].dtype, CKPT_F32, two, numbers, 2u * info->per);
+        assert_int_equal(lost.n_void + lost.n_over + lost.n_live, 0);
+        assert_int_equal(lost.n_live_before, 1);
+        two[info->bytes + cases[i].at[0] + 1] = 0x7c;
+        lost = (ckpt_lost){.n_over = info->per};
         numbers[info->per] = NAN; // the source's NaN is no loss
         ckpt_count_lost(&lost, cases[i].dtype, CKPT_F32, two, numbers, 2u * info->per);
         assert_int_equal(lost.n_over, info->per);
