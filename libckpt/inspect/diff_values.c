@@ -10,6 +10,7 @@
 
 #include "ckpt_extra.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/base/index.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/format.h"
 #include "libckpt/map/state.h"
@@ -33,7 +34,9 @@ typedef struct dv_work {
     ckpt_value_difference_fn fn;
     void *ctx;
     dv_rule *counts;
+    const ckpt_map *b; /* the second checkpoint */
     bool differs, stopped;
+    bool failed; /* out of memory, or too many keys collide */
     uint64_t budget;
 } dv_work;
 
@@ -85,6 +88,60 @@ static void dv_say(dv_work *w, const char *path, const char *a, const char *b)
         w->stopped = true;
 }
 
+/* ---- dictionaries ---- */
+
+/* The keys of a dictionary, in an index as soon as two dictionaries have them in another order. */
+typedef struct dv_keys {
+    ckpt_dict of;
+    ckpt_index index;
+} dv_keys;
+
+static uint32_t dv_hash(const ckpt_value *key, unsigned depth)
+{
+    const ckpt_seq seq = ckpt_value_seq(key);
+    uint32_t hash = ckpt_hash_u64((uint64_t)key->kind);
+
+    if (key->kind == CKPT_V_STR || key->kind == CKPT_V_BYTES)
+        return ckpt_hash_bytes(key->as.text.at, (size_t)key->as.text.n, hash);
+    if (key->kind == CKPT_V_INT || key->kind == CKPT_V_BOOL)
+        return ckpt_hash_u64((uint64_t)key->as.i);
+    for (uint64_t i = 0; depth > 0 && i < seq.n && i < DV_KEY; i++)
+        hash = ckpt_hash_u64((uint64_t)hash << 32 | dv_hash(seq.at[i], depth - 1));
+    return hash;
+}
+
+/* Hash index callback: compare the key of pair `number`. */
+static bool dv_same_key(const void *ctx, uint32_t number, const void *key)
+{
+    const ckpt_dict *d = ctx;
+
+    return ckpt_value_equal(d->at[number].key, key, DV_KEY);
+}
+
+/* Index the keys; a failure ends the comparison. */
+static void dv_index(dv_work *w, dv_keys *k)
+{
+    for (uint64_t i = 0; !w->failed && i < k->of.n; i++)
+        w->failed =
+            i > INT32_MAX || !ckpt_index_add(&k->index, dv_hash(k->of.at[i].key, 2), (uint32_t)i);
+    w->stopped = w->stopped || w->failed;
+}
+
+/* The value of a key that the other dictionary has at position i. */
+static const ckpt_value *dv_partner(dv_work *w, dv_keys *k, uint64_t i, const ckpt_value *key)
+{
+    uint32_t at;
+
+    if (i < k->of.n && ckpt_value_equal(k->of.at[i].key, key, DV_KEY))
+        return k->of.at[i].value;
+    if (k->index.n == 0)
+        dv_index(w, k);
+    at = ckpt_index_find(&k->index, dv_hash(key, 2), dv_same_key, &k->of, key);
+    return at == CKPT_INDEX_NONE ? NULL : k->of.at[at].value;
+}
+
+/* ---- values ---- */
+
 /* Make the text of a value longer, to tell it apart: all digits of a float, else its kind. */
 static void dv_exact(char out[DV_TEXT], const ckpt_value *v)
 {
@@ -111,17 +168,6 @@ static void dv_values(dv_work *w, const char *path, const ckpt_value *a, const c
 static void dv_compare(dv_work *w, const char *path, const ckpt_value *a, const ckpt_value *b,
                        unsigned depth);
 
-static const ckpt_value *dv_partner(const ckpt_dict *d, uint64_t i, const ckpt_value *key)
-{
-    if (i < d->n && ckpt_value_equal(d->at[i].key, key, DV_KEY))
-        return d->at[i].value;
-    for (uint64_t k = 0; k < d->n; k++) {
-        if (ckpt_value_equal(d->at[k].key, key, DV_KEY))
-            return d->at[k].value;
-    }
-    return NULL;
-}
-
 /* The path of an entry: "path.key", or "path[3]". */
 static void dv_join(char out[DV_PATH], const char *path, const ckpt_value *key, uint64_t i)
 {
@@ -137,18 +183,26 @@ static void dv_join(char out[DV_PATH], const char *path, const ckpt_value *key, 
 static void dv_dicts(dv_work *w, const char *path, const ckpt_value *a, const ckpt_value *b,
                      unsigned depth)
 {
-    const ckpt_dict x = ckpt_value_map(a), y = ckpt_value_map(b);
+    dv_keys x = {.of = ckpt_value_map(a)}, y = {.of = ckpt_value_map(b)};
     char below[DV_PATH];
 
-    for (uint64_t i = 0; !w->stopped && i < x.n; i++) {
-        dv_join(below, path, x.at[i].key, i);
-        dv_compare(w, below, x.at[i].value, dv_partner(&y, i, x.at[i].key), depth + 1);
+    for (uint64_t i = 0; !w->stopped && i < x.of.n; i++) {
+        const ckpt_pair *p = &x.of.at[i];
+        const ckpt_value *other = dv_partner(w, &y, i, p->key);
+
+        dv_join(below, path, p->key, i);
+        dv_compare(w, below, p->value, other, depth + 1);
     }
-    for (uint64_t i = 0; !w->stopped && i < y.n; i++) {
-        dv_join(below, path, y.at[i].key, i);
-        if (!dv_partner(&x, i, y.at[i].key))
-            dv_compare(w, below, NULL, y.at[i].value, depth + 1);
+    for (uint64_t i = 0; !w->stopped && i < y.of.n; i++) {
+        const ckpt_pair *p = &y.of.at[i];
+
+        if (dv_partner(w, &x, i, p->key) || w->stopped)
+            continue;
+        dv_join(below, path, p->key, i);
+        dv_compare(w, below, NULL, p->value, depth + 1);
     }
+    ckpt_index_free(&x.index);
+    ckpt_index_free(&y.index);
 }
 
 /* Compare two lists up to their first difference. */
@@ -582,7 +636,7 @@ int ckpt_diff_values(const ckpt_map *a, const ckpt_map *b, ckpt_value_difference
                      ckpt_err *err)
 {
     ckpt_err_clear(err);
-    dv_work w = {.fn = fn, .ctx = ctx, .budget = DV_NODES};
+    dv_work w = {.fn = fn, .ctx = ctx, .b = b, .budget = DV_NODES};
     int rc = CKPT_OK;
 
     if (!a || !b)
@@ -605,13 +659,17 @@ int ckpt_diff_values(const ckpt_map *a, const ckpt_map *b, ckpt_value_difference
         dv_say(&w, "optimizers", x, y);
     }
     w.counts = dv_counts_none;
-    for (uint64_t i = 0; !gguf && i < a->metadata.n; i++) {
+    dv_keys metadata = {.of = b->metadata};
+    for (uint64_t i = 0; !gguf && !w.stopped && i < a->metadata.n; i++) {
         const ckpt_pair *p = &a->metadata.at[i];
 
-        dv_compare(&w, p->key->as.text.at, p->value, dv_partner(&b->metadata, i, p->key), 0);
+        dv_compare(&w, p->key->as.text.at, p->value, dv_partner(&w, &metadata, i, p->key), 0);
     }
+    ckpt_index_free(&metadata.index);
     if ((caps & CKPT_IS_FOLDER) && strcmp(a->format, b->format) == 0)
         rc = dv_folders(&w, a, b, err);
+    if (rc == CKPT_OK && w.failed)
+        rc = ckpt_fail_memory(err);
     return rc == CKPT_OK && w.differs
                ? ckpt_fail(err, CKPT_EDIFFERS, "%s and %s have different values", a->path, b->path)
                : rc;
