@@ -21,24 +21,30 @@ enum {
     DV_PATH = 512,
     DV_TEXT = 80,               /* bytes of a value in a difference */
     DV_FILE = 64 * 1024 * 1024, /* bytes of a tokenizer's file */
-    DV_KEY = 128                /* bytes of a key in a path */
+    DV_KEY = 128,               /* nodes of a key */
+    DV_ROPE = 64,               /* settings of rotary positions */
+    DV_PARTS = 4                /* levels of parts in a configuration: text_config */
 };
 
 /* The end of the key of a second value, see dv_add. */
 static const char dv_again[] = " in a second key";
 
-/* True if a difference at a path changes the computation of a program. */
-typedef bool dv_rule(const char *path, bool additional);
+typedef struct dv_work dv_work;
 
-typedef struct dv_work {
+/* True if a difference changes the computation of a program; a or b NULL: that side has no value. */
+typedef bool dv_rule(const dv_work *w, const char *path, const char *a, const char *b);
+
+struct dv_work {
     ckpt_value_difference_fn fn;
     void *ctx;
     dv_rule *counts;
     const ckpt_map *b; /* the second checkpoint */
     bool differs, stopped;
-    bool failed; /* out of memory, or too many keys collide */
+    bool failed;     /* out of memory, or too many keys collide */
+    bool json;       /* the values come from JSON, whose loaders take 1 and 1.0 as one number */
+    uint64_t n_said; /* differences so far */
     uint64_t budget;
-} dv_work;
+};
 
 /* A tensor as short text: "a tensor F32 [2,3]". */
 static void dv_tensor_text(char out[DV_TEXT], const ckpt_tensor_value *t)
@@ -81,8 +87,9 @@ static const char *dv_text(char out[DV_TEXT], const ckpt_value *v)
 static void dv_say(dv_work *w, const char *path, const char *a, const char *b)
 {
     const ckpt_value_difference d = {
-        .path = path, .a = a, .b = b, .counts = w->counts(path, a == NULL)};
+        .path = path, .a = a, .b = b, .counts = w->counts(w, path, a, b)};
 
+    w->n_said++;
     w->differs = w->differs || d.counts;
     if (!w->stopped && w->fn && w->fn(w->ctx, &d) != 0)
         w->stopped = true;
@@ -205,6 +212,21 @@ static void dv_dicts(dv_work *w, const char *path, const ckpt_value *a, const ck
     ckpt_index_free(&y.index);
 }
 
+/* True for an integer and a float that are one number. */
+static bool dv_same_number(const ckpt_value *i, const ckpt_value *f)
+{
+    return i->kind == CKPT_V_INT && f->kind == CKPT_V_FLOAT && fabs(f->as.f) < 0x1p63 &&
+           (double)i->as.i == f->as.f && (int64_t)f->as.f == i->as.i;
+}
+
+static bool dv_scalars_equal(const dv_work *w, const ckpt_value *a, const ckpt_value *b)
+{
+    if (a->kind == CKPT_V_FLOAT && b->kind == CKPT_V_FLOAT)
+        return a->as.f == b->as.f || (isnan(a->as.f) && isnan(b->as.f));
+    return (w->json && (dv_same_number(a, b) || dv_same_number(b, a))) ||
+           ckpt_value_equal(a, b, DV_NODES);
+}
+
 /* Compare two lists up to their first difference. */
 static void dv_lists(dv_work *w, const char *path, const ckpt_value *a, const ckpt_value *b,
                      unsigned depth)
@@ -218,12 +240,13 @@ static void dv_lists(dv_work *w, const char *path, const ckpt_value *a, const ck
     }
     for (uint64_t i = 0; !w->stopped && i < x.n; i++) {
         bool scalar = !ckpt_value_has_children(x.at[i]) && !ckpt_value_has_children(y.at[i]);
+        const uint64_t n = w->n_said;
 
-        if (scalar && ckpt_value_equal(x.at[i], y.at[i], 1))
+        if (scalar && dv_scalars_equal(w, x.at[i], y.at[i]))
             continue;
         dv_join(below, path, NULL, i);
         dv_compare(w, below, x.at[i], y.at[i], depth + 1);
-        if (scalar)
+        if (scalar && w->n_said > n)
             return;
     }
 }
@@ -236,13 +259,6 @@ static bool dv_is_dict(const ckpt_value *v)
 static bool dv_is_list(const ckpt_value *v)
 {
     return v->kind == CKPT_V_LIST || v->kind == CKPT_V_TUPLE;
-}
-
-static bool dv_scalars_equal(const ckpt_value *a, const ckpt_value *b)
-{
-    if (a->kind == CKPT_V_FLOAT && b->kind == CKPT_V_FLOAT)
-        return a->as.f == b->as.f || (isnan(a->as.f) && isnan(b->as.f));
-    return ckpt_value_equal(a, b, DV_NODES);
 }
 
 /* True for a missing value, None, and an empty container, which writers leave out. */
@@ -288,7 +304,7 @@ static void dv_compare(dv_work *w, const char *path, const ckpt_value *a, const 
     else if (walk && a->kind == CKPT_V_OBJECT && b->kind == CKPT_V_OBJECT && a->as.object->state &&
              b->as.object->state && ckpt_value_equal(a->as.object->cls, b->as.object->cls, DV_KEY))
         dv_compare(w, path, a->as.object->state, b->as.object->state, depth + 1);
-    else if (!dv_scalars_equal(a, b))
+    else if (!dv_scalars_equal(w, a, b))
         dv_values(w, path, a, b);
 }
 
@@ -307,19 +323,19 @@ static bool dv_ends(const char *text, const char *with)
 }
 
 /* GGUF: keys of the architecture and the tokenizer count, those that describe the file do not. */
-static bool dv_counts_gguf(const char *path, bool additional)
+static bool dv_counts_gguf(const dv_work *w, const char *path, const char *a, const char *b)
 {
-    (void)additional;
+    (void)w, (void)a, (void)b;
     return strcmp(path, "general.architecture") == 0 ||
            (!dv_begins(path, "general.") && !dv_begins(path, "quantize."));
 }
 
 /* Training state: all but the version of the program. */
-static bool dv_counts_state(const char *path, bool additional)
+static bool dv_counts_state(const dv_work *w, const char *path, const char *a, const char *b)
 {
     const char *dot = strrchr(path, '.');
 
-    (void)additional;
+    (void)w, (void)a, (void)b;
     return strcmp(dot ? dot + 1 : path, "ds_version") != 0;
 }
 
@@ -327,38 +343,79 @@ static bool dv_counts_state(const char *path, bool additional)
  * Universal checkpoints: DeepSpeed's script leaves out the description of the layout that a run of
  * this release stores, and the settings of groups that it stores a second time.
  */
-static bool dv_counts_universal(const char *path, bool additional)
+static bool dv_counts_universal(const dv_work *w, const char *path, const char *a, const char *b)
 {
-    return dv_counts_state(path, additional) &&
+    return dv_counts_state(w, path, a, b) &&
            strcmp(path, "model_states.universal_checkpoint_info") != 0 &&
            strcmp(path, "optim_states.optimizer_state_dict") != 0 &&
            strcmp(path, "optim_states.fp32_flat_groups") != 0;
 }
 
-static bool dv_counts_none(const char *path, bool additional)
+static bool dv_counts_none(const dv_work *w, const char *path, const char *a, const char *b)
 {
-    (void)path;
-    (void)additional;
+    (void)w, (void)path, (void)a, (void)b;
+    return false;
+}
+
+/* True if the text 'bfloat16' or 'torch.bfloat16' is the dtype of a tensor. */
+static bool dv_has_dtype(const ckpt_map *map, const char *text)
+{
+    char name[32];
+    ckpt_dtype dtype;
+    bool has = false;
+
+    text += dv_begins(text, "'torch.") ? 7 : *text == '\'';
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "'"), text);
+    dtype = ckpt_dtype_parse(name);
+    for (size_t i = 0; !has && dtype != CKPT_DTYPE_NONE && i < map->tensors.n; i++)
+        has = map->tensors.at[i]->dtype == dtype;
+    return has;
+}
+
+/* True if the tensors of a checkpoint have no biases. */
+static bool dv_no_bias(const ckpt_map *map)
+{
+    bool none = true;
+
+    for (size_t i = 0; none && i < map->tensors.n; i++)
+        none = !dv_ends(map->tensors.at[i]->name, "bias");
+    return none;
+}
+
+/* True for a key that programs add with the value that it has without them. */
+static bool dv_is_default(const dv_work *w, const char *key, const char *value)
+{
+    static const char *const known[][2] = {{"initializer_range", NULL}, {"bos_token_id", NULL},
+                                           {"eos_token_id", NULL},      {"dropout", "0"},
+                                           {"pretraining_tp", "1"},     {"bias", "false"}};
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (dv_ends(key, known[i][0]) && (!known[i][1] || strcmp(value, known[i][1]) == 0))
+            return !dv_ends(key, "bias") || dv_no_bias(w->b);
+    }
     return false;
 }
 
 /*
- * A configuration: values that a model is built from.  A key that only B has may be a default that
- * another release writes, except for positions.  The tensors show the dtype: mergekit writes it,
- * where ckpt merge keeps the source's.
+ * A configuration: a key that decides how a model is computed counts, also one that only B has,
+ * because its default may be another value.  Unknown keys count.  mergekit writes the dtype of its
+ * tensors, where ckpt merge keeps the source's.
  */
-static bool dv_counts_config(const char *path, bool additional)
+static bool dv_counts_config(const dv_work *w, const char *path, const char *a, const char *b)
 {
     static const char *const about[] = {"transformers_version", "_name_or_path", "use_cache",
-                                        "_commit_hash",         "auto_map",      "torch_dtype"};
-    const char *key = strstr(path, ": ");
+                                        "_commit_hash", "auto_map"};
+    const char *key = path + strlen(path) - (dv_ends(path, dv_again) ? sizeof dv_again - 1 : 0);
 
-    key = key ? key + 2 : path;
+    while (key > path && key[-1] != '.' && key[-1] != ' ')
+        key--;
     for (size_t i = 0; i < sizeof about / sizeof *about; i++) {
         if (strcmp(key, about[i]) == 0)
             return false;
     }
-    return !additional || dv_begins(key, "rope") || dv_ends(key, dv_again);
+    if (strcmp(key, "torch_dtype") == 0)
+        return b && !dv_has_dtype(w->b, b);
+    return b ? a || !dv_is_default(w, key, b) : strcmp(key, "architectures") != 0;
 }
 
 /* True for files that decide which tokens a text becomes. */
@@ -379,10 +436,9 @@ static bool dv_is_vocabulary(const char *name)
     return is;
 }
 
-static bool dv_counts_all(const char *path, bool additional)
+static bool dv_counts_all(const dv_work *w, const char *path, const char *a, const char *b)
 {
-    (void)path;
-    (void)additional;
+    (void)w, (void)path, (void)a, (void)b;
     return true;
 }
 
@@ -393,6 +449,50 @@ static bool dv_is_weights(const char *name)
            (dv_ends(name, ".bin") &&
             (dv_begins(name, "pytorch_model") || dv_begins(name, "adapter_model") ||
              dv_begins(name, "model")));
+}
+
+/* ---- keys of GGUF ---- */
+
+/* Hash index callback: compare the name of key `number`. */
+static bool dv_same_name(const void *ctx, uint32_t number, const void *name)
+{
+    const ckpt_keys *keys = ctx;
+
+    return strcmp(keys->at[number].name, name) == 0;
+}
+
+static const char *dv_type(char out[DV_TEXT], const ckpt_key *k)
+{
+    static const char *const name[] = {"U8",   "I8",     "U16", "I16", "U32", "I32", "F32",
+                                       "BOOL", "STRING", "?",   "U64", "I64", "F64"};
+
+    (void)snprintf(out, DV_TEXT, "type %s%s", k->list ? "ARRAY of " : "",
+                   k->type < sizeof name / sizeof *name ? name[k->type] : "?");
+    return out;
+}
+
+/* Compare the types of keys: llama.cpp refuses a number of another type. */
+static void dv_types(dv_work *w, const ckpt_keys *a, const ckpt_keys *b)
+{
+    ckpt_index index = {0};
+    char x[DV_TEXT], y[DV_TEXT];
+
+    for (size_t i = 0; !w->failed && i < b->n; i++) {
+        const char *name = b->at[i].name;
+
+        w->failed = i > INT32_MAX ||
+                    !ckpt_index_add(&index, ckpt_hash_bytes(name, strlen(name), 0), (uint32_t)i);
+    }
+    w->stopped = w->stopped || w->failed;
+    for (size_t i = 0; !w->stopped && i < a->n; i++) {
+        const ckpt_key *k = &a->at[i];
+        const uint32_t at = ckpt_index_find(&index, ckpt_hash_bytes(k->name, strlen(k->name), 0),
+                                            dv_same_name, b, k->name);
+
+        if (at != CKPT_INDEX_NONE && (k->type != b->at[at].type || k->list != b->at[at].list))
+            dv_say(w, k->name, dv_type(x, k), dv_type(y, &b->at[at]));
+    }
+    ckpt_index_free(&index);
 }
 
 /* ---- files beside the weights ---- */
@@ -407,18 +507,56 @@ static bool dv_add(ckpt_arena *arena, ckpt_value *to, const char *prefix, const 
     const char *key = ckpt_arena_printf(arena, "%s%s", prefix, name);
     const ckpt_value *before = key ? ckpt_value_get(to, key) : NULL;
 
-    if (before && dv_scalars_equal(before, v))
+    if (before && dv_scalars_equal(&(dv_work){.json = true}, before, v))
         return true;
     if (before)
         key = ckpt_arena_printf(arena, "%s%s", key, dv_again);
     return key && ckpt_dict_add_cstr(arena, &to->as.map, key, v);
 }
 
+/* True for one of the two keys with the settings of rotary positions; models have few. */
+static bool dv_is_rope(const ckpt_pair *p)
+{
+    return (ckpt_value_is(p->key, "rope_parameters") || ckpt_value_is(p->key, "rope_scaling")) &&
+           dv_is_dict(p->value) && p->value->as.map.n < DV_ROPE;
+}
+
+/* Add the settings of rotary positions under the older names. */
+static bool dv_rope(ckpt_arena *arena, ckpt_value *to, const ckpt_value *v)
+{
+    const ckpt_dict in = ckpt_value_map(v);
+    bool ok = true;
+
+    for (uint64_t i = 0; ok && i < in.n; i++) {
+        const ckpt_pair *r = &in.at[i];
+        const bool type = ckpt_value_is(r->key, "rope_type") || ckpt_value_is(r->key, "type");
+
+        if (type && !ckpt_value_is(r->value, "default"))
+            ok = dv_add(arena, to, "rope_scaling.", "type", r->value);
+        else if (!type)
+            ok = dv_add(arena, to, ckpt_value_is(r->key, "rope_theta") ? "" : "rope_scaling.",
+                        r->key->as.text.at, r->value);
+    }
+    return ok;
+}
+
+/* Add the size of heads that programs compute if the key is missing. */
+static bool dv_head(ckpt_arena *arena, ckpt_value *config)
+{
+    int64_t size, n;
+
+    if (!ckpt_value_as_int(ckpt_value_get(config, "hidden_size"), &size) ||
+        !ckpt_value_as_int(ckpt_value_get(config, "num_attention_heads"), &n) || n <= 0 ||
+        ckpt_value_get(config, "head_dim"))
+        return true;
+    return ckpt_dict_add_cstr(arena, &config->as.map, "head_dim", ckpt_value_int(arena, size / n));
+}
+
 /*
- * A configuration under the names of older transformers: version 5 writes dtype for torch_dtype,
- * and rope_parameters for rope_theta and rope_scaling.
+ * A configuration, and those of its parts, under the names of older transformers: version 5 writes
+ * dtype for torch_dtype, and rope_parameters for rope_theta and rope_scaling.
  */
-static ckpt_value *dv_config(ckpt_arena *arena, const ckpt_value *v)
+static ckpt_value *dv_config(ckpt_arena *arena, const ckpt_value *v, unsigned depth)
 {
     ckpt_value *out = ckpt_value_new(arena, CKPT_V_DICT);
     const ckpt_dict all = ckpt_value_map(v);
@@ -426,26 +564,26 @@ static ckpt_value *dv_config(ckpt_arena *arena, const ckpt_value *v)
 
     for (uint64_t i = 0; ok && i < all.n; i++) {
         const ckpt_pair *p = &all.at[i];
-        const ckpt_dict in = ckpt_value_map(p->value);
-        const bool rope =
-            ckpt_value_is(p->key, "rope_parameters") || ckpt_value_is(p->key, "rope_scaling");
+        ckpt_value *of = p->value;
 
-        if (!rope || !dv_is_dict(p->value))
-            ok = dv_add(arena, out, "",
-                        ckpt_value_is(p->key, "dtype") ? "torch_dtype" : p->key->as.text.at,
-                        p->value);
-        for (uint64_t k = 0; ok && rope && k < in.n; k++) {
-            const ckpt_pair *r = &in.at[k];
-            const bool type = ckpt_value_is(r->key, "rope_type") || ckpt_value_is(r->key, "type");
-
-            if (type && !ckpt_value_is(r->value, "default"))
-                ok = dv_add(arena, out, "rope_scaling.", "type", r->value);
-            else if (!type)
-                ok = dv_add(arena, out, ckpt_value_is(r->key, "rope_theta") ? "" : "rope_scaling.",
-                            r->key->as.text.at, r->value);
+        if (of->kind == CKPT_V_NONE)
+            continue;
+        if (dv_is_rope(p)) {
+            ok = dv_rope(arena, out, of);
+            continue;
         }
+        if (depth > 0 && dv_is_dict(of))
+            of = dv_config(arena, of, depth - 1);
+        if (!of)
+            return NULL;
+        if (ckpt_value_is(p->key, "dtype") || ckpt_value_is(p->key, "torch_dtype"))
+            ok = dv_add(arena, out, "", "torch_dtype", of);
+        else if (ckpt_value_is(p->key, "rope_theta"))
+            ok = dv_add(arena, out, "", "rope_theta", of);
+        else
+            ok = ckpt_dict_add(arena, &out->as.map, p->key, of);
     }
-    return ok ? out : NULL;
+    return ok && dv_head(arena, out) ? out : NULL;
 }
 
 /* Read a file of a folder. */
@@ -474,12 +612,14 @@ static int dv_texts(dv_work *w, ckpt_arena *arena, const char *name, const ckpt_
         dv_say(w, name, "a file", "another file");
         return CKPT_OK;
     }
-    x = config ? dv_config(arena, x) : x;
-    y = config ? dv_config(arena, y) : y;
+    x = config ? dv_config(arena, x, DV_PARTS) : x;
+    y = config ? dv_config(arena, y, DV_PARTS) : y;
     if (!x || !y)
         return ckpt_fail_memory(err);
     (void)snprintf(path, sizeof path, "%.200s: ", name);
+    w->json = true;
     dv_compare(w, path, x, y, 0);
+    w->json = false;
     return CKPT_OK;
 }
 
@@ -649,6 +789,8 @@ int ckpt_diff_values(const ckpt_map *a, const ckpt_map *b, ckpt_value_difference
                                                      : dv_counts_state;
     if (gguf || (caps & CKPT_READS_STATE))
         dv_compare(&w, "", a->values, b->values, 0);
+    if (gguf)
+        dv_types(&w, &a->keys, &b->keys);
     for (size_t i = 0; i < a->states.n && i < b->states.n; i++)
         dv_state(&w, a->states.at[i], b->states.at[i], i);
     if (a->states.n != b->states.n) {
