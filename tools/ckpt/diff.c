@@ -434,6 +434,18 @@ static int diff_prefix(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
     return rc;
 }
 
+/* The part of two runs that is not compared; NULL: nothing, or at most one side is a run. */
+static const char *diff_rest(const diff_args *a, const ckpt_map *ma, const ckpt_map *mb)
+{
+    ckpt_training_info of_a = {.size = sizeof of_a}, of_b = {.size = sizeof of_b};
+
+    ckpt_map_training_info(ma, &of_a);
+    ckpt_map_training_info(mb, &of_b);
+    if (!of_a.training || !of_b.training)
+        return NULL;
+    return a->cli.open.with_optimizer ? "other values" : "training state";
+}
+
 /* Compare, and print the differences and the result. */
 static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_err *err)
 {
@@ -445,6 +457,7 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
                            .group = a->stats && !a->cli.quiet ? diff_group : NULL};
     const size_t dtypes = diff_mapped(a) && !a->ignore_dtype ? same_layout_dtypes(ma, mb) : 0;
     diff_out out = {.a = &a->cli, .stats = a->stats};
+    const char *rest = diff_rest(a, ma, mb);
     char n[COUNT_ROOM];
 
     if (a->cli.json) {
@@ -471,6 +484,7 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
         json_uint(&out.j, "tensors_b", ckpt_map_tensor_count(mb));
         json_uint(&out.j, "tensors_different", out.n_names);
         json_uint(&out.j, "dtypes_ignored", dtypes);
+        json_text(&out.j, "not_compared", rest);
         json_bool(&out.j, "equal", rc == CKPT_OK);
         json_end(&out.j);
     } else if (!a->cli.quiet && rc == CKPT_OK) {
@@ -478,6 +492,9 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
                    count_text(n, ckpt_map_tensor_count(ma), "tensor"));
         if (dtypes > 0)
             out_printf(", %zu of them in another dtype", dtypes);
+        if (rest)
+            out_printf("; %s not compared%s", rest,
+                       a->cli.open.with_optimizer ? "" : " (--with-optimizer)");
         out_printf("\n");
     } else if (!a->cli.quiet && rc == CKPT_EDIFFERS) {
         out_printf("different: %s, A has %zu, B has %zu\n", count_text(n, out.n_names, "tensor"),
