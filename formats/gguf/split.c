@@ -85,21 +85,34 @@ static int gs_probe(const ckpt_listing *list)
     return first ? 40 : 0;
 }
 
-/* Copy the first file's keys, except those that describe its position in the split. */
+/* True for a key that describes the position of a file in the split. */
+static bool gs_of_split(const char *key)
+{
+    return strncmp(key, CKPT_GGUF_SPLIT, strlen(CKPT_GGUF_SPLIT)) == 0;
+}
+
+/* Copy the first file's keys, except those of the split. */
 static int gs_keys(ckpt_map *map, const ckpt_map *first, ckpt_err *err)
 {
     for (size_t i = 0; i < first->keys.n; i++) {
         ckpt_key *key;
 
-        if (strncmp(first->keys.at[i].name, CKPT_GGUF_SPLIT, strlen(CKPT_GGUF_SPLIT)) == 0)
+        if (gs_of_split(first->keys.at[i].name))
             continue;
         key = ckpt_vec_push(&map->keys);
         if (!key)
             return ckpt_fail_memory(err);
         *key = first->keys.at[i];
     }
-    map->values = first->values;
-    return CKPT_OK;
+    map->values = ckpt_value_new(map->arena, CKPT_V_DICT);
+    for (uint64_t i = 0; map->values && i < first->values->as.map.n; i++) {
+        const ckpt_pair *p = &first->values->as.map.at[i];
+
+        if (!gs_of_split(p->key->as.text.at) &&
+            !ckpt_dict_add(map->arena, &map->values->as.map, p->key, p->value))
+            return ckpt_fail_memory(err);
+    }
+    return map->values ? CKPT_OK : ckpt_fail_memory(err);
 }
 
 /* Read file number `no` (from 0) of `count`, and check that its keys state this number. */

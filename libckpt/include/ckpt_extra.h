@@ -440,12 +440,13 @@ CKPT_API void ckpt_attest_free(ckpt_attested *a);
 CKPT_API const ckpt_option *ckpt_attest_option_at(const ckpt_attested *a, size_t i);
 
 /*
- * Compare the hashes of the statement with the files of the result at target, and of the source at
- * source; finding receives each difference, or is NULL. n_files gets the number of files.
+ * Compare the hashes of the statement with the files of the result at target, and with the files of
+ * the source, whose map is opened as for the conversion; finding receives each difference, or is
+ * NULL. n_files gets the number of files.
  *
  * Errors   CKPT_EDIGEST: a file differs or is missing; CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED
  */
-CKPT_API int ckpt_attest_check(const ckpt_attested *a, const char *target, const char *source,
+CKPT_API int ckpt_attest_check(const ckpt_attested *a, const char *target, const ckpt_map *from,
                                const ckpt_verify_opts *opts, uint64_t *n_files, ckpt_err *err);
 /* ---- manifests ---- */
 

@@ -134,10 +134,10 @@ class statement
         return out;
     }
     /*
-     * Compare its hashes with the files of the result and of the source; returns their number, and
-     * throws CKPT_EDIGEST after all findings.
+     * Compare its hashes with the files of the result and of the source's map; returns their number,
+     * and throws CKPT_EDIGEST after all findings.
      */
-    std::uint64_t check(std::string_view target, std::string_view source,
+    std::uint64_t check(std::string_view target, const ckpt_map *from,
                         const std::function<bool(const finding &)> &on_finding = nullptr) const
     {
         detail::findings c{on_finding, {}};
@@ -148,8 +148,8 @@ class statement
         opts.size = sizeof opts;
         opts.finding = detail::findings::found;
         opts.finding_ctx = &c;
-        const int rc = ckpt_attest_check(a_.get(), detail::text(target).get(),
-                                         detail::text(source).get(), &opts, &n, &err);
+        const int rc =
+            ckpt_attest_check(a_.get(), detail::text(target).get(), from, &opts, &n, &err);
 
         c.relay.rethrow();
         detail::check(rc, err, target);

@@ -3,8 +3,8 @@
  * attest.c: writes and reads statements about conversions: which files were made of which, and how.
  *
  * A statement vouches for nothing by itself, unless it is signed or comes from a trusted place. So
- * the reader hashes files of the result only below the path that its caller gives; sources may be
- * elsewhere, if the conversion had several.
+ * the reader hashes files of the result only below the path that its caller gives, and of sources
+ * only the files that its caller has opened.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -52,19 +52,57 @@ static int att_hash(uint8_t out[32], const char *path, const ckpt_identity *know
     return rc;
 }
 
-/* The part of a path below a folder; its last part if it is the path itself; else the path. */
-static const char *att_below(const char *path, const char *folder)
+/* The part of a path after its last slash. */
+static const char *att_last(const char *path)
 {
-    size_t n = folder ? strlen(folder) : 0;
+    const char *slash = strrchr(path, '/');
 
+    return slash ? slash + 1 : path;
+}
+
+/* The part of a path below a folder; NULL: it is elsewhere, or the folder itself. */
+static const char *att_below(const char *path, const char *folder, size_t n)
+{
     while (n > 1 && folder[n - 1] == '/')
         n--;
-    if (n == 0 || strncmp(path, folder, n) != 0 || (path[n] != '/' && path[n] != 0))
-        return path;
-    const char *last = strrchr(path, '/'), *rest = path + n;
-    while (*rest == '/')
-        rest++;
-    return *rest ? rest : last ? last + 1 : path;
+    if (n == 0 || strncmp(path, folder, n) != 0 || (path[n] != '/' && folder[n - 1] != '/'))
+        return NULL;
+    path += n;
+    path += strspn(path, "/");
+    return *path ? path : NULL;
+}
+
+/* True if a path is a word of the command, perhaps with a weight, or below it. */
+static bool att_said(const char *path, const char *word)
+{
+    const char *colon = word ? strrchr(word, ':') : NULL;
+    const size_t n = word ? strlen(word) : 0, m = colon ? (size_t)(colon - word) : n,
+                 k = strlen(path);
+
+    return word && *word &&
+           (strcmp(path, word) == 0 || att_below(path, word, n) ||
+            (k == m && strncmp(path, word, m) == 0) || att_below(path, word, m));
+}
+
+/*
+ * The name of a source's file: its path below the source, or as the user wrote it. Other absolute
+ * paths, of the cache for example, are private: they give their last part.
+ */
+static const char *att_name(const ckpt_attest_opts *o, const char *path)
+{
+    const char *slash = o->source ? strrchr(o->source, '/') : NULL;
+    const char *below = o->source ? att_below(path, o->source, strlen(o->source)) : NULL;
+    bool said = *path != '/';
+
+    if (!below && slash) // the source is a file, which may have others beside it
+        below = att_below(path, o->source, slash > o->source ? (size_t)(slash - o->source) : 1);
+    for (size_t i = 0; !said && i < o->n_operands; i++)
+        said = att_said(path, o->operands[i]);
+    for (size_t i = 0; !said && i < o->n_options; i++)
+        said = att_said(path, o->options[i].value);
+    while (said && path[0] == '.' && path[1] == '/')
+        path += 1 + strspn(path + 1, "/");
+    return below ? below : said ? path : att_last(path);
 }
 
 /* Add a file that was hashed. */
@@ -80,6 +118,20 @@ static int att_add(ckpt_signed_items *items, const char *name, const uint8_t dig
     return CKPT_OK;
 }
 
+/* Hash a file that a source was read from, as it was then. */
+static int att_hash_source(uint8_t out[32], const ckpt_map_file *f, ckpt_progress *progress,
+                           ckpt_err *err)
+{
+    const ckpt_identity known = {f->dev, f->ino, f->mtime_s, f->mtime_ns, f->ctime_s, f->ctime_ns};
+
+    if (f->input || ckpt_path_is_remote(f->path))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: a statement needs the SHA-256 of files on this machine: download "
+                         "the source",
+                         f->path);
+    return att_hash(out, f->path, &known, progress, err);
+}
+
 /* Hash the files that the source was read from. */
 static int att_source(ckpt_signed_items *out, const ckpt_attest_opts *o, ckpt_progress *progress,
                       ckpt_err *err)
@@ -89,17 +141,10 @@ static int att_source(ckpt_signed_items *out, const ckpt_attest_opts *o, ckpt_pr
 
     for (size_t i = 0; rc == CKPT_OK && i < o->from->files.n; i++) {
         const ckpt_map_file *f = &o->from->files.at[i];
-        const ckpt_identity known = {f->dev,      f->ino,     f->mtime_s,
-                                     f->mtime_ns, f->ctime_s, f->ctime_ns};
 
-        if (f->input || ckpt_path_is_remote(f->path))
-            return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                             "%s: a statement needs the SHA-256 of files on this machine: download "
-                             "the source",
-                             f->path);
-        rc = att_hash(digest, f->path, &known, progress, err);
+        rc = att_hash_source(digest, f, progress, err);
         if (rc == CKPT_OK)
-            rc = att_add(out, att_below(f->path, o->source), digest, err);
+            rc = att_add(out, att_name(o, f->path), digest, err);
     }
     return rc;
 }
@@ -303,7 +348,6 @@ static const char *att_text(const ckpt_value *v, const char *key)
     return text && text->kind == CKPT_V_STR ? text->as.text.at : NULL;
 }
 
-/* Read files; paths of the source may lead elsewhere, if it had several. */
 static int att_files(ckpt_attested *a, ckpt_signed_items *out, const ckpt_value *list,
                      ckpt_err *err)
 {
@@ -420,23 +464,37 @@ static int att_differs(att_check *c, const char *path, const char *how, ckpt_err
     return CKPT_OK;
 }
 
-/* Compare the files below a path; elsewhere: other paths are taken as they are. */
-static int att_compare(att_check *c, const ckpt_signed_items *items, const char *root,
-                       bool elsewhere, ckpt_err *err)
+/*
+ * The folder of the result's files: the target, or, if that is one of several files, its folder.
+ * NULL: out of memory.
+ */
+static const char *att_root(const ckpt_signed_items *items, ckpt_arena *arena, const char *target)
 {
+    const char *last = att_last(target);
     struct stat st;
-    bool one = items->n == 1 && stat(root, &st) == 0 && S_ISREG(st.st_mode);
+
+    if (items->n == 1 || stat(target, &st) != 0 || !S_ISREG(st.st_mode))
+        return target;
+    return last == target ? "." : ckpt_arena_string(arena, target, (uint64_t)(last - target));
+}
+
+/* Compare the files of the result, which are those below its path. */
+static int att_results(att_check *c, const char *target, ckpt_err *err)
+{
+    const ckpt_signed_items *items = &c->a->result;
+    struct stat st;
+    const bool one = items->n == 1 && stat(target, &st) == 0 && S_ISREG(st.st_mode);
     ckpt_arena *arena = ckpt_arena_new(0);
-    int rc = arena ? CKPT_OK : ckpt_fail_memory(err);
+    const char *root = arena ? att_root(items, arena, target) : NULL;
+    int rc = root ? CKPT_OK : ckpt_fail_memory(err);
 
     for (size_t i = 0; rc == CKPT_OK && i < items->n; i++) {
         const char *name = items->at[i].name;
+        const char *path = one ? root : ckpt_path_join(arena, root, name);
         uint8_t digest[32];
         ckpt_err why = {0};
-        bool below = ckpt_dir_parts_ok(name);
-        const char *path = one ? root : below ? ckpt_path_join(arena, root, name) : name;
 
-        if (!below && !elsewhere) {
+        if (!ckpt_dir_parts_ok(name)) {
             rc = att_bad(c->a, "a file outside of the result", err);
             break;
         }
@@ -453,7 +511,76 @@ static int att_compare(att_check *c, const ckpt_signed_items *items, const char 
     return rc;
 }
 
-int ckpt_attest_check(const ckpt_attested *a, const char *target, const char *source,
+/* Take a file of the statement with this hash; digest NULL: with the last part of this name. */
+static bool att_meet(const ckpt_signed_items *items, bool *met, const uint8_t *digest,
+                     const char *name)
+{
+    for (size_t i = 0; i < items->n; i++) {
+        const ckpt_signed_item *item = &items->at[i];
+
+        if (met[i] || (digest ? memcmp(item->digest, digest, sizeof item->digest) != 0
+                              : strcmp(att_last(item->name), att_last(name)) != 0))
+            continue;
+        met[i] = true;
+        return true;
+    }
+    return false;
+}
+
+/* Report the files that are not those of the statement. */
+static int att_unmet(att_check *c, const ckpt_map *from, const bool *same, bool *met, ckpt_err *err)
+{
+    const ckpt_signed_items *items = &c->a->source;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < from->files.n; i++) {
+        const char *path = from->files.at[i].path;
+
+        if (!same[i])
+            rc = att_differs(c, path,
+                             att_meet(items, met, NULL, path)
+                                 ? "was changed: its SHA-256 is not that of the statement"
+                                 : "is not one of the sources of the statement",
+                             err);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < items->n; i++) {
+        if (!met[i])
+            rc = att_differs(c, items->at[i].name,
+                             "of the statement is none of the files of the source", err);
+    }
+    return rc;
+}
+
+/*
+ * Compare the files of the sources by their hashes: they may be in other folders than those of the
+ * conversion, and the statement does not choose the files that are read.
+ */
+static int att_sources(att_check *c, const ckpt_map *from, ckpt_err *err)
+{
+    const ckpt_signed_items *items = &c->a->source;
+    const size_t n = from->files.n;
+    bool *same = ckpt_alloc(n + 1), *met = ckpt_alloc(items->n + 1);
+    uint8_t digest[32];
+    int rc = same && met ? CKPT_OK : ckpt_fail_memory(err);
+
+    if (rc == CKPT_OK) {
+        memset(same, 0, n + 1);
+        memset(met, 0, items->n + 1);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
+        rc = att_hash_source(digest, &from->files.at[i], c->progress, err);
+        if (rc == CKPT_OK)
+            same[i] = att_meet(items, met, digest, from->files.at[i].path);
+        c->n_files++;
+    }
+    if (rc == CKPT_OK)
+        rc = att_unmet(c, from, same, met, err);
+    ckpt_free(same);
+    ckpt_free(met);
+    return rc;
+}
+
+int ckpt_attest_check(const ckpt_attested *a, const char *target, const ckpt_map *from,
                       const ckpt_verify_opts *opts, uint64_t *n_files, ckpt_err *err)
 {
     ckpt_err_clear(err);
@@ -464,14 +591,14 @@ int ckpt_attest_check(const ckpt_attested *a, const char *target, const char *so
 
     if (rc == CKPT_OK)
         rc = ckpt_opts_take(&run, sizeof run, own.run, "ckpt_run_opts", err);
-    if (rc == CKPT_OK && (!a || !target || !source))
+    if (rc == CKPT_OK && (!a || !target || !from))
         rc = ckpt_fail(err, CKPT_EUSAGE, "a statement, its result and its source are needed");
     if (rc == CKPT_OK)
         rc = ckpt_progress_new(&c.progress, &run, 0, err);
     if (rc == CKPT_OK)
-        rc = att_compare(&c, &a->result, target, false, err);
+        rc = att_results(&c, target, err);
     if (rc == CKPT_OK)
-        rc = att_compare(&c, &a->source, source, true, err);
+        rc = att_sources(&c, from, err);
     ckpt_progress_free(c.progress);
     if (n_files)
         *n_files = c.n_files;

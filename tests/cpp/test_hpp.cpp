@@ -696,11 +696,11 @@ static void states_conversions(void)
     ckpt::statement::check_place(file, true);
     const ckpt::statement s = ckpt::statement::read(file);
     CHECK(s.options().size() == 1 && std::string(s.options()[0].value) == "npz");
-    CHECK(s.check(out, in) > 1);
+    CHECK(s.check(out, from.get()) > 1);
     std::ofstream(out) << "other";
-    CHECK(code_of([&] { s.check(out, in); }) == CKPT_EDIGEST);
+    CHECK(code_of([&] { s.check(out, from.get()); }) == CKPT_EDIGEST);
     CHECK(throws_mine(
-        [&] { s.check(out, in, [](const ckpt::finding &) -> bool { throw mine(); }); }));
+        [&] { s.check(out, from.get(), [](const ckpt::finding &) -> bool { throw mine(); }); }));
     CHECK(code_of([] { ckpt::statement::read("no such file"); }) == CKPT_EMISSING);
 }
 

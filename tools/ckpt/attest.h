@@ -20,10 +20,11 @@ int attest_write(const convert_job *job, const write_args *a, ckpt_err *err);
 
 /*
  * Read a statement, and set the options of its conversion in a command line that has some of them.
+ * recipe: its --config is a configuration of a merge, which the command line names as a source.
  *
  * Errors   those of ckpt_attest_read; CKPT_EUSAGE: the line already has such an option;
  *          CKPT_EUNSUPPORTED: the command has no such option, and it changes the result
  */
-int attest_read(ckpt_attested **out, cli_line *line, const char *file, ckpt_err *err);
+int attest_read(ckpt_attested **out, cli_line *line, const char *file, bool recipe, ckpt_err *err);
 
 #endif

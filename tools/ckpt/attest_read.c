@@ -67,7 +67,7 @@ static int ato_set(cli_line *line, const char *file, const ckpt_option *from, co
     return cli_take(line, o, from->value, err);
 }
 
-int attest_read(ckpt_attested **out, cli_line *line, const char *file, ckpt_err *err)
+int attest_read(ckpt_attested **out, cli_line *line, const char *file, bool recipe, ckpt_err *err)
 {
     bool before[CLI_MAX_OPTIONS];
     const ckpt_option *o;
@@ -77,7 +77,9 @@ int attest_read(ckpt_attested **out, cli_line *line, const char *file, ckpt_err 
     // lists have room for as many words as the command line has
     for (size_t i = 0; rc == CKPT_OK && ckpt_attest_option_at(*out, i); i++)
         line->argc++;
-    for (size_t i = 0; rc == CKPT_OK && (o = ckpt_attest_option_at(*out, i)); i++)
-        rc = ato_set(line, file, o, before, err);
+    for (size_t i = 0; rc == CKPT_OK && (o = ckpt_attest_option_at(*out, i)); i++) {
+        if (!recipe || strcmp(o->name, "config") != 0)
+            rc = ato_set(line, file, o, before, err);
+    }
     return rc;
 }

@@ -234,7 +234,8 @@ static int mf_target(mf_work *k, ckpt_err *err)
     if (rc != CKPT_OK)
         return rc;
     // a path that nothing has, because the target is never written
-    name = name && name[1] ? name + 1 : "made";
+    name =
+        name && name[1] && strcmp(ckpt_map_format(k->found), "gguf-split") != 0 ? name + 1 : "made";
     (void)snprintf(k->path, sizeof k->path, "made-from/%.200s", name);
     w->target.path = k->path;
     if (w->hub_layout && mf_training(k)) {
@@ -678,6 +679,8 @@ static int mf_prove(mf_work *k, ckpt_err *err)
         rc = mf_target(k, err);
     if (rc == CKPT_OK)
         rc = mf_prepare(k, err);
+    if (rc == CKPT_OK && k->p->opened)
+        rc = k->p->opened(k->p->ctx, k->from, err);
     if (rc == CKPT_OK)
         rc = mf_layout(k, err);
     if (rc == CKPT_OK) {

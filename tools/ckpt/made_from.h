@@ -16,6 +16,9 @@ typedef struct made_from {
     bool ignore_metadata;  /* only list its differences */
     const char *not_of_it; /* options that no conversion has (made_command_given) */
     json_out *j;           /* print members of its open object; NULL: text */
+    /* check the opened sources; a failure ends the proof; or NULL */
+    int (*opened)(void *ctx, const ckpt_map *from, ckpt_err *err);
+    void *ctx;
 } made_from;
 
 /*

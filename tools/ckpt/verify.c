@@ -41,8 +41,10 @@ typedef struct verify_tally {
     const cli_args *a;
     json_out j;
     uint64_t n_errors, n_warnings;
-    bool proving;    /* --made-from follows */
-    bool all_signed; /* a signature that matches covers all files */
+    bool proving;                  /* --made-from follows */
+    const char *made;              /* its path */
+    const ckpt_attested *attested; /* the statement of --attest */
+    bool all_signed;               /* a signature that matches covers all files */
     const char *manifest;
     ckpt_map *map; /* of the checkpoint; NULL: it is damaged */
     manifest_vouch vouch;
@@ -265,6 +267,39 @@ static int verify_each(verify_tally *v, cli_args *a, ckpt_err *err)
     return rc;
 }
 
+/* Callback of the proof: compare the hashes of the statement with the files. */
+static int verify_attested(void *ctx, const ckpt_map *from, ckpt_err *err)
+{
+    verify_tally *v = ctx;
+    const cli_args *cli = v->a;
+    ckpt_run_opts run = cli->run;
+    const ckpt_verify_opts opts = {.run = &run, .finding = verify_finding, .finding_ctx = v};
+    char files[COUNT_ROOM];
+    uint64_t n = 0;
+    progress p;
+
+    if (cli->json) {
+        json_open(&v->j, "attestation", '{');
+        json_open(&v->j, "findings", '[');
+    }
+    progress_begin(&p, "hashing", cli->quiet, &run);
+    int rc = ckpt_attest_check(v->attested, v->made, from, &opts, &n, err);
+    progress_end(&p);
+    if (cli->json) {
+        json_close(&v->j, ']');
+        json_uint(&v->j, "files", n);
+        json_bool(&v->j, "ok", rc == CKPT_OK);
+        json_int(&v->j, "status", ckpt_err_status(rc));
+        json_close(&v->j, '}');
+    } else if (rc == CKPT_OK && !cli->quiet) {
+        out_printf("statement ok: the SHA-256 of %s\n", count_text(files, n, "file"));
+    }
+    // the findings on stdout have already reported it
+    if (v->n_errors && rc == CKPT_EDIGEST)
+        err->text[0] = 0;
+    return rc;
+}
+
 /* Prove --made-from, after the checkpoint itself is known to be whole. */
 static int verify_made_from(verify_tally *v, verify_args *a, ckpt_err *err)
 {
@@ -275,7 +310,9 @@ static int verify_made_from(verify_tally *v, verify_args *a, ckpt_err *err)
                              .tolerance = cli_has(&cli->line, "tol") ? a->tolerance : -1,
                              .ignore_metadata = a->ignore_metadata,
                              .not_of_it = verify_own,
-                             .j = cli->json ? &v->j : NULL};
+                             .j = cli->json ? &v->j : NULL,
+                             .opened = a->attested ? verify_attested : NULL,
+                             .ctx = v};
 
     // as operands, which have the type of main's argv
     cli->operand = (char *const *)(uintptr_t)a->made_from.at;
@@ -321,42 +358,14 @@ static int verify_signature(verify_tally *v, verify_args *a, ckpt_err *err)
     return rc;
 }
 
-/* Compare the hashes of the statement with the files. */
-static int verify_attested(verify_tally *v, const verify_args *a, ckpt_err *err)
-{
-    const cli_args *cli = &a->prepare.write.cli;
-    ckpt_run_opts run = cli->run;
-    const ckpt_verify_opts opts = {.run = &run, .finding = verify_finding, .finding_ctx = v};
-    char files[COUNT_ROOM];
-    uint64_t n = 0;
-    progress p;
-
-    if (cli->json) {
-        json_open(&v->j, "attestation", '{');
-        json_open(&v->j, "findings", '[');
-    }
-    progress_begin(&p, "hashing", cli->quiet, &run);
-    int rc = ckpt_attest_check(a->attested, cli->operand[0], a->made_from.at[0], &opts, &n, err);
-    progress_end(&p);
-    if (cli->json) {
-        json_close(&v->j, ']');
-        json_uint(&v->j, "files", n);
-        json_bool(&v->j, "ok", rc == CKPT_OK);
-        json_int(&v->j, "status", ckpt_err_status(rc));
-        json_close(&v->j, '}');
-    } else if (rc == CKPT_OK && !cli->quiet) {
-        out_printf("statement ok: the SHA-256 of %s\n", count_text(files, n, "file"));
-    }
-    // the findings on stdout have already reported it
-    if (v->n_errors && rc == CKPT_EDIGEST)
-        err->text[0] = 0;
-    return rc;
-}
-
 static int verify_run(cli_args *a, ckpt_err *err)
 {
     verify_args *args = (verify_args *)a;
-    verify_tally v = {.a = a, .proving = args->made_from.n > 0, .manifest = args->manifest};
+    verify_tally v = {.a = a,
+                      .proving = args->made_from.n > 0,
+                      .made = a->operand[0],
+                      .attested = args->attested,
+                      .manifest = args->manifest};
 
     // damage in one shard is damage of the checkpoint
     a->open.whole_checkpoint = !args->prepare.as_file;
@@ -375,8 +384,6 @@ static int verify_run(cli_args *a, ckpt_err *err)
     // after a bad signature the files are not read
     if (rc == CKPT_OK)
         rc = a->n_operands > 1 ? verify_each(&v, a, err) : verify_one(&v, a, a->operand[0], err);
-    if (rc == CKPT_OK && args->attested)
-        rc = verify_attested(&v, args, err);
     if (rc == CKPT_OK && v.proving)
         rc = verify_made_from(&v, args, err);
     if (a->json)
@@ -451,7 +458,8 @@ static int verify_read(cli_args *cli, ckpt_err *err)
     if (w->attest && !a->made_from.n)
         return fail(err, CKPT_EUSAGE, "--attest needs --made-from SRC");
     // its options may name the files of the next steps
-    int rc = w->attest ? attest_read(&a->attested, &cli->line, w->attest, err) : CKPT_OK;
+    const bool recipe = a->made_from.n == 1 && verify_is_recipe(a->made_from.at[0]);
+    int rc = w->attest ? attest_read(&a->attested, &cli->line, w->attest, recipe, err) : CKPT_OK;
 
     if (rc == CKPT_OK && a->made_from.n && w->config)
         rc = write_config(w, err);
@@ -463,7 +471,7 @@ static int verify_read(cli_args *cli, ckpt_err *err)
         rc = fail(err, CKPT_EUSAGE, "--key and --cert exclude each other");
     if (rc == CKPT_OK && verify_signed(a))
         rc = signature_read(&a->signature, cli->operand[0], err);
-    if (a->made_from.n == 1 && verify_is_recipe(a->made_from.at[0]))
+    if (recipe)
         a->merge.recipe = a->made_from.at[0];
     if (rc == CKPT_OK)
         rc = merge_read_recipe(&a->merge, err);

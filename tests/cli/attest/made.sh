@@ -44,4 +44,4 @@ printf x | dd of=other/model.safetensors bs=1 seek=20000 conv=notrunc 2>/dev/nul
 try other -q
 rm half/merges.txt
 try src -q
-try src --json | sed -n '/"attestation"/,/^  }/p'
+try src --json | sed -n '/"attestation"/,/^    }/p'
