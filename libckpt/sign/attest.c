@@ -366,19 +366,28 @@ static int att_files(ckpt_attested *a, ckpt_signed_items *out, const ckpt_value 
     return rc;
 }
 
+static bool att_is_list(const ckpt_value *v, const char *key)
+{
+    const ckpt_value *list = ckpt_value_get(v, key);
+
+    return list && list->kind == CKPT_V_LIST;
+}
+
 static int att_options_of(ckpt_attested *a, const ckpt_value *list, ckpt_err *err)
 {
     const ckpt_seq options = ckpt_value_seq(list);
 
     for (uint64_t i = 0; i < options.n; i++) {
         const char *name = att_text(options.at[i], "name");
-        ckpt_option *o = name ? ckpt_vec_push(&a->options) : NULL;
+        const char *value = att_text(options.at[i], "value");
+        ckpt_option *o = NULL;
 
-        if (!name)
-            return att_bad(a, "an option without a name", err);
+        if (!name || (!value && ckpt_value_get(options.at[i], "value")))
+            return att_bad(a, "an option without a name, or with a value that is not text", err);
+        o = ckpt_vec_push(&a->options);
         if (!o)
             return ckpt_fail_memory(err);
-        *o = (ckpt_option){name, att_text(options.at[i], "value")};
+        *o = (ckpt_option){name, value};
     }
     return CKPT_OK;
 }
@@ -393,6 +402,9 @@ static int att_take(ckpt_attested *a, const ckpt_value *root, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s: is not a statement about a conversion: expected predicateType %s",
                          a->file, att_predicate);
+    if (!att_text(predicate, "command") || !att_text(predicate, "version") ||
+        !att_is_list(predicate, "operands") || !att_is_list(predicate, "options"))
+        return att_bad(a, "no command, version, operands or options", err);
     int rc = att_files(a, &a->result, ckpt_value_get(root, "subject"), err);
     if (rc == CKPT_OK)
         rc = att_files(a, &a->source, ckpt_value_get(predicate, "materials"), err);

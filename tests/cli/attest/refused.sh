@@ -43,6 +43,9 @@ for at in src/config.json src/model.safetensors linked symbolic src/../linked; d
 done
 find src -type f -exec cksum {} + | cmp - before
 ls -d c.safetensors* c2 rr
+# a name like that of a manifest, but of none
+try ckpt convert -q src c4.safetensors --attest my-manifest.json
+ls c4.safetensors my-manifest.json
 # beside the files of a folder, and over an older statement
 try ckpt convert -q src c2 --to hf --attest c2/x.json
 try ckpt convert -q -f src c3.safetensors --attest c2/x.json
@@ -60,6 +63,10 @@ change 's/"subject": \[/"subject": [], "x": [/'
 change 's/"materials": \[/"materials": [7, /'
 change 's/"sha256": "[0-9a-f]/"sha256": "/'
 change 's/"name": "quiet"/"name": 7/'
+change 's/"name": "quiet"/"name": "untie", "value": 7/'
+change 's/"version": "/"versions": "/'
+change 's/"operands": \[/"operands": "x", "y": [/'
+change 's/"options": \[/"option": [/'
 change 's/"name": "quiet"/"name": "to-disk"/'
 change 's/"name": "quiet"/"name": "untie", "value": "x"/'
 change 's/"name": "quiet"/"name": "untie"/'
