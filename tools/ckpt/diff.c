@@ -307,6 +307,66 @@ static bool diff_lacks(const ckpt_map *map, const ckpt_map *other)
     return false;
 }
 
+/* True for the names of PEFT's files, which lack the name of the adapter. */
+static bool diff_is_adapter(const ckpt_map *map)
+{
+    for (size_t i = 0; i < ckpt_map_tensor_count(map); i++) {
+        const char *name = ckpt_map_tensor_at(map, i)->name, *at = strstr(name, ".lora_");
+
+        if (at && (strcmp(at, ".lora_A.weight") == 0 || strcmp(at, ".lora_embedding_A") == 0))
+            return true;
+    }
+    return false;
+}
+
+/* True for the names of a run that trained an adapter. */
+static bool diff_trained(const ckpt_map *map)
+{
+    const hub_adapter of = hub_adapter_of(map);
+
+    return of == HUB_ALONE || of == HUB_WITH_BASE;
+}
+
+/* Keep the adapter of a run, by the configuration of the run or else of the other side. */
+static int diff_keep_adapter(ckpt_map *run, const ckpt_map *other, ckpt_err *err)
+{
+    const char *path = ckpt_map_path(other), *slash = strrchr(path, '/');
+    const bool folder = ckpt_format_caps(ckpt_map_format(other)) & CKPT_IS_FOLDER;
+    const int n = folder ? (int)strlen(path) : slash ? (int)(slash - path) : 0;
+    char config[4096];
+    int rc = ckpt_map_keep_adapter(run, NULL, err);
+
+    (void)snprintf(config, sizeof config, "%.*s%sadapter_config.json", n, path, n ? "/" : "");
+    if (rc != CKPT_EUSAGE)
+        return rc;
+    *err = (ckpt_err){0};
+    return ckpt_map_keep_adapter(
+        run, &(ckpt_adapter_only){.size = sizeof(ckpt_adapter_only), .config = config}, err);
+}
+
+/* Compare a run that trained an adapter with PEFT's folder under the names of that folder. */
+static int diff_adapter(ckpt_map *ma, ckpt_map *mb, const diff_args *a, ckpt_err *err)
+{
+    const bool run_a = diff_trained(ma), run_b = diff_trained(mb);
+    ckpt_map *run = run_a ? ma : mb, *other = run_a ? mb : ma;
+    const size_t n = ckpt_map_tensor_count(run);
+    ckpt_err why = {0};
+
+    if (run_a == run_b || !diff_is_adapter(other) || a->cli.open.with_optimizer)
+        return CKPT_OK;
+    int rc = diff_keep_adapter(run, other, &why);
+    if (rc == CKPT_ELIMIT)
+        return fail(err, rc, "%s", why.text);
+    if (!a->cli.quiet && !a->cli.json && rc != CKPT_OK)
+        say_note("%s; comparing this side under its own names instead", why.text);
+    else if (!a->cli.quiet && !a->cli.json)
+        say_note(
+            "%s: only its adapter is compared, under the names in PEFT's files (%zu tensors of "
+            "its base model are not)",
+            ckpt_map_path(run), n - ckpt_map_tensor_count(run));
+    return CKPT_OK;
+}
+
 /* True if the user wants names as they are. */
 static bool diff_unmapped(const diff_args *a)
 {
@@ -595,6 +655,8 @@ static int diff_run(cli_args *cli, ckpt_err *err)
         rc = diff_open(&mb, a, 1, err);
     if (rc == CKPT_OK)
         rc = diff_floats(ma, mb, quiet, err);
+    if (rc == CKPT_OK && !diff_unmapped(a))
+        rc = diff_adapter(ma, mb, a, err);
     // a layout map has no rules for tensors beside the model
     if (rc == CKPT_OK && !diff_unmapped(a) && (diff_lacks(ma, mb) || diff_lacks(mb, ma)))
         rc = diff_both_others(ma, mb, a, err);
