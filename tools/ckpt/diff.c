@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libckpt/base/vec.h"
+#include "tools/ckpt/both_globs.h"
 #include "tools/ckpt/diff_stats.h"
 #include "tools/ckpt/effects.h"
 #include "tools/ckpt/hub_names.h"
@@ -32,6 +33,7 @@ typedef struct diff_args {
     bool moot;          /* nothing has asked for --config and --size */
     bool slices;        /* a side has slices that only its layout map can join */
     bool chosen[2];     /* --include has chosen one of several models of A, of B */
+    both_globs globs;
     same_layout layout;
     char prefix_a[PREFIX_ROOM], prefix_b[PREFIX_ROOM]; /* removed from all names of a side */
 } diff_args;
@@ -208,12 +210,9 @@ static void diff_say_dropped(const ckpt_map *map)
 static int diff_filter(ckpt_map *map, diff_args *a, unsigned side, ckpt_err *err)
 {
     const bool quiet = a->cli.quiet || a->cli.json;
-    ckpt_filter filter;
-    int rc = CKPT_OK;
 
     // the same filter for both sides, because otherwise it would cause differences
-    if (!a->chosen[side] && args_filter(&filter, &a->cli))
-        rc = ckpt_map_select(map, &filter, err);
+    int rc = a->chosen[side] ? CKPT_OK : both_globs_select(&a->globs, &a->cli, map, err);
     if (rc == CKPT_OK) {
         if (quiet)
             map_say_findings(map, false);
@@ -596,21 +595,24 @@ static int diff_open_slices(ckpt_map **out, diff_args *a, const char *path, ckpt
  * Keep the model of a side.  --include chooses one of several models by its names in the file; the
  * names that the model gets then are not those of the globs, so *chosen ends the filter.
  */
-static int diff_model(ckpt_map *map, cli_args *a, bool *chosen, ckpt_err *err)
+static int diff_model(ckpt_map *map, diff_args *a, bool *chosen, ckpt_err *err)
 {
     const ckpt_model_opts model = {
-        .size = sizeof model, .keep_names = a->keep_names, .keep_others = true};
+        .size = sizeof model, .keep_names = a->cli.keep_names, .keep_others = true};
     ckpt_filter filter;
     ckpt_err why = {0};
-    int rc = ckpt_map_keep_model(map, &model, &why);
 
-    if (rc == CKPT_EUNSUPPORTED && args_filter(&filter, a)) {
+    both_globs_see(&a->globs, &a->cli, map, false);
+    int rc = ckpt_map_keep_model(map, &model, &why);
+    if (rc == CKPT_EUNSUPPORTED && args_filter(&filter, &a->cli)) {
         why = (ckpt_err){0};
+        both_globs_see(&a->globs, &a->cli, map, true);
         rc = ckpt_map_select(map, &filter, &why);
         if (rc == CKPT_OK)
             rc = ckpt_map_keep_model(map, &model, &why);
         *chosen = rc == CKPT_OK;
     }
+    both_globs_see(&a->globs, &a->cli, map, false);
     return rc == CKPT_OK ? CKPT_OK : fail(err, rc, "%s", why.text);
 }
 
@@ -637,7 +639,7 @@ static int diff_open(ckpt_map **out, diff_args *d, unsigned side, ckpt_err *err)
     }
     if (rc != CKPT_OK)
         return fail(err, rc, "%s", why.text);
-    return diff_model(*out, a, &d->chosen[side], err);
+    return diff_model(*out, d, &d->chosen[side], err);
 }
 
 /* The path of a shard means its complete checkpoint, on both sides. */
@@ -650,7 +652,9 @@ static int diff_run(cli_args *cli, ckpt_err *err)
     if (a->manifest)
         return manifest_diff(cli, a->tag_a, a->tag_b, err);
     a->cli.open.whole_checkpoint = true;
-    int rc = diff_open(&ma, a, 0, err);
+    int rc = both_globs_new(&a->globs, cli, err);
+    if (rc == CKPT_OK)
+        rc = diff_open(&ma, a, 0, err);
     if (rc == CKPT_OK)
         rc = diff_open(&mb, a, 1, err);
     if (rc == CKPT_OK)
@@ -672,6 +676,9 @@ static int diff_run(cli_args *cli, ckpt_err *err)
         rc = diff_filter(ma, a, 0, err);
     if (rc == CKPT_OK)
         rc = diff_filter(mb, a, 1, err);
+    // choosing models has already warned
+    if (rc == CKPT_OK && !(a->chosen[0] && a->chosen[1]))
+        both_globs_say(&a->globs, &a->cli);
     if (rc == CKPT_OK)
         rc = diff_both_others(ma, mb, a, err);
     if (rc == CKPT_OK)
@@ -695,6 +702,7 @@ static void diff_release(cli_args *cli)
     diff_args *a = (diff_args *)cli;
 
     maps_free(&a->maps);
+    both_globs_free(&a->globs);
     free(a->config_text);
     a->config_text = NULL;
 }
