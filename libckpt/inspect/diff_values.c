@@ -40,9 +40,10 @@ struct dv_work {
     dv_rule *counts;
     const ckpt_map *b; /* the second checkpoint */
     bool differs, stopped;
-    bool failed;     /* out of memory, or too many keys collide */
-    bool json;       /* the values come from JSON, whose loaders take 1 and 1.0 as one number */
-    uint64_t n_said; /* differences so far */
+    bool failed;        /* out of memory, or too many keys collide */
+    bool tensors_apart; /* tensors that a side lacks were compared as tensors */
+    bool json;          /* the values come from JSON, whose loaders take 1 and 1.0 as one number */
+    uint64_t n_said;    /* differences so far */
     uint64_t budget;
 };
 
@@ -295,6 +296,8 @@ static void dv_compare(dv_work *w, const char *path, const ckpt_value *a, const 
     w->budget -= walk;
     if (w->stopped || dv_tensors(a, b) || (dv_is_none(a) && dv_is_none(b)))
         return;
+    if (w->tensors_apart && (!a || dv_is_tensor(a)) && (!b || dv_is_tensor(b)))
+        return;
     if (!a || !b || dv_is_tensor(a) || dv_is_tensor(b))
         dv_values(w, path, a, b);
     else if (walk && dv_is_dict(a) && dv_is_dict(b))
@@ -337,6 +340,13 @@ static bool dv_counts_state(const dv_work *w, const char *path, const char *a, c
 
     (void)w, (void)a, (void)b;
     return strcmp(dot ? dot + 1 : path, "ds_version") != 0;
+}
+
+/* Torch files: values that ckpt writes, but not those that other programs add. */
+static bool dv_counts_torch(const dv_work *w, const char *path, const char *a, const char *b)
+{
+    (void)w, (void)path, (void)b;
+    return a != NULL;
 }
 
 /*
@@ -782,12 +792,15 @@ int ckpt_diff_values(const ckpt_map *a, const ckpt_map *b, ckpt_value_difference
     if (!a || !b)
         return ckpt_fail(err, CKPT_EUSAGE, "ckpt_diff_values needs two maps");
     const bool gguf = strcmp(a->format, "gguf") == 0;
+    const bool torch = strcmp(a->format, "torch") == 0 && strcmp(b->format, "torch") == 0;
     const unsigned caps = ckpt_format_caps(a->format);
 
+    w.tensors_apart = torch;
     w.counts = gguf                                  ? dv_counts_gguf
+               : torch                               ? dv_counts_torch
                : strcmp(a->format, "universal") == 0 ? dv_counts_universal
                                                      : dv_counts_state;
-    if (gguf || (caps & CKPT_READS_STATE))
+    if (gguf || torch || (caps & CKPT_READS_STATE))
         dv_compare(&w, "", a->values, b->values, 0);
     if (gguf)
         dv_types(&w, &a->keys, &b->keys);
@@ -801,6 +814,7 @@ int ckpt_diff_values(const ckpt_map *a, const ckpt_map *b, ckpt_value_difference
         dv_say(&w, "optimizers", x, y);
     }
     w.counts = dv_counts_none;
+    w.tensors_apart = false;
     dv_keys metadata = {.of = b->metadata};
     for (uint64_t i = 0; !gguf && !w.stopped && i < a->metadata.n; i++) {
         const ckpt_pair *p = &a->metadata.at[i];

@@ -138,6 +138,8 @@ static int mf_value(void *ctx, const ckpt_value_difference *d)
     if (k->p->j) {
         json_open(k->p->j, NULL, '{');
         json_text(k->p->j, "name", d->path);
+        if (k->file)
+            json_text(k->p->j, "file", k->file);
         json_text(k->p->j, "expected", d->a);
         json_text(k->p->j, "found", d->b);
         json_bool(k->p->j, "counts", counts);
@@ -147,6 +149,10 @@ static int mf_value(void *ctx, const ckpt_value_difference *d)
     if (!counts && k->w->cli.quiet)
         return out_broken();
     out_printf(counts ? "metadata: " : "metadata (not counted): ");
+    if (k->file) {
+        out_text(k->file);
+        out_printf(": ");
+    }
     out_text(d->path);
     out_printf(": expected ");
     out_text(d->a ? d->a : "nothing");
@@ -541,11 +547,12 @@ static const char *mf_within(mf_work *k)
     return k->rounded || k->p->tolerance > 0 ? k->within : "";
 }
 
-/* Compare the tensors of one file with those of the view's file. */
+/* Compare the tensors of one file with those of the view's file, or without opts the values. */
 static int mf_file(mf_work *k, const char *name, const ckpt_diff_opts *opts, ckpt_err *err)
 {
     char path[4096];
     ckpt_map *a = NULL, *b = NULL;
+    const uint64_t n = k->n_different, n_values = k->n_values;
 
     (void)snprintf(path, sizeof path, "%s/%s", ckpt_map_path(k->expected), name);
     int rc = ckpt_open(&a, path, NULL, err);
@@ -561,10 +568,10 @@ static int mf_file(mf_work *k, const char *name, const ckpt_diff_opts *opts, ckp
     }
     k->file = name;
     k->last = NULL;
-    const uint64_t n = k->n_different;
     if (rc == CKPT_OK)
-        rc = ckpt_diff(a, b, opts, mf_difference, k, err);
-    if (rc == CKPT_EDIFFERS && k->n_different == n)
+        rc = opts ? ckpt_diff(a, b, opts, mf_difference, k, err)
+                  : ckpt_diff_values(a, b, mf_value, k, err);
+    if (rc == CKPT_EDIFFERS && k->n_different == n && k->n_values == n_values)
         rc = CKPT_OK;
     k->file = NULL;
     ckpt_map_free(a);
@@ -572,9 +579,20 @@ static int mf_file(mf_work *k, const char *name, const ckpt_diff_opts *opts, ckp
     return rc;
 }
 
+/* True for a file of one rank with tensors, or without opts values, that the run's map lacks. */
+static bool mf_repeats(const char *path, const ckpt_diff_opts *opts)
+{
+    static const char extra[] = "/extra_state_world_size_";
+
+    if (!opts) // the map has the values of the first rank
+        return strstr(path, extra) && !strstr(path, "_rank_0.pt");
+    return strstr(path, "model_states.pt") || strstr(path, "/optimizer_state.pt") ||
+           strstr(path, extra);
+}
+
 /*
- * Compare the files of a run that repeat tensors for each rank: a run loads the buffers from them,
- * but the map of the run has those of one rank.
+ * Compare the files of a run that repeat tensors or values for each rank: ranks load them from
+ * their files, but the map of the run has those of one rank.
  */
 static int mf_files(mf_work *k, const ckpt_diff_opts *opts, ckpt_err *err)
 {
@@ -584,8 +602,7 @@ static int mf_files(mf_work *k, const ckpt_diff_opts *opts, ckpt_err *err)
 
     for (size_t i = 0;
          folder && worst != CKPT_ECANCELED && (path = ckpt_view_file_path(k->view, i)); i++) {
-        if (strncmp(path, folder, n - 1) != 0 || path[n - 1] != '/' ||
-            !(strstr(path, "model_states.pt") || strstr(path, "/optimizer_state.pt")))
+        if (strncmp(path, folder, n - 1) != 0 || path[n - 1] != '/' || !mf_repeats(path, opts))
             continue;
         rc = mf_file(k, path + n, opts, err);
         worst = rc == CKPT_OK ? worst : rc;
@@ -593,6 +610,14 @@ static int mf_files(mf_work *k, const ckpt_diff_opts *opts, ckpt_err *err)
             return rc;
     }
     return worst;
+}
+
+/* Compare the values beside the tensors. */
+static int mf_values(mf_work *k, ckpt_err *err)
+{
+    int rc = ckpt_diff_values(k->expected, k->found, mf_value, k, err);
+
+    return rc == CKPT_OK && mf_training(k) ? mf_files(k, NULL, err) : rc;
 }
 
 /* Compare, and print the differences. */
@@ -625,7 +650,7 @@ static int mf_compare(mf_work *k, ckpt_err *err)
         json_open(j, "metadata", '[');
     }
     if (rc == CKPT_OK || rc == CKPT_EDIFFERS) {
-        int other = ckpt_diff_values(k->expected, k->found, mf_value, k, &why);
+        int other = mf_values(k, &why);
 
         if (other != CKPT_OK && (other != CKPT_EDIFFERS || (rc == CKPT_OK && k->n_values > 0)))
             rc = fail(err, other, "%s", why.text);

@@ -63,3 +63,26 @@ ckpt tree five/*/zero_pp_rank_2_mp_rank_00_model_states.pt sampler
 ckpt reshard universal four --stage 3 --world 4 -q
 rm universal/*/zero_pp_rank_4_*
 ckpt reshard universal fewer --stage 3 --world 5 -q
+echo "-- a tensor of the training program, and values of one rank's file"
+run other "1 1 1 1 1"
+for target in "zero --stage 3" "zero --stage 2" "zero --stage 1 --world 2" dcp fsdp-ranks universal; do
+    echo "$target"
+    ckpt reshard -q common out --force --to $target 2>/dev/null
+    ckpt verify -q out --made-from common 2>/dev/null
+    echo "status $?"
+    ckpt verify -q out --made-from other 2>/dev/null | grep -m 1 rng
+    [ "$target" = fsdp-ranks ] && mv out of_ranks
+    rm -rf out
+done
+python3 - of_ranks/global_step4/extra_state_world_size_5_rank_3.pt <<'END'
+import sys, zipfile
+path = sys.argv[1]
+with zipfile.ZipFile(path) as z:
+    records = [(i.filename, z.read(i)) for i in z.infolist()]
+with zipfile.ZipFile(path, 'w') as z:
+    for name, data in records:
+        at = data.find(b'K\x28', data.index(b'seen')) if name.endswith('data.pkl') else -1
+        z.writestr(name, data[:at + 1] + b'\x29' + data[at + 2:] if at >= 0 else data)
+END
+ckpt verify -q of_ranks --made-from common
+echo "status $?"
