@@ -13,6 +13,7 @@
 #include "libckpt/base/index.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/format.h"
+#include "libckpt/inspect/value_counts.h"
 #include "libckpt/map/state.h"
 
 enum {
@@ -26,18 +27,10 @@ enum {
     DV_PARTS = 4                /* levels of parts in a configuration: text_config */
 };
 
-/* The end of the key of a second value, see dv_add. */
-static const char dv_again[] = " in a second key";
-
-typedef struct dv_work dv_work;
-
-/* True if a difference changes the computation of a program; a or b NULL: that side has no value. */
-typedef bool dv_rule(const dv_work *w, const char *path, const char *a, const char *b);
-
-struct dv_work {
+typedef struct dv_work {
     ckpt_value_difference_fn fn;
     void *ctx;
-    dv_rule *counts;
+    ckpt_counts_fn *counts;
     const ckpt_map *b; /* the second checkpoint */
     bool differs, stopped;
     bool failed;        /* out of memory, or too many keys collide */
@@ -45,7 +38,7 @@ struct dv_work {
     bool json;          /* the values come from JSON, whose loaders take 1 and 1.0 as one number */
     uint64_t n_said;    /* differences so far */
     uint64_t budget;
-};
+} dv_work;
 
 /* A tensor as short text: "a tensor F32 [2,3]". */
 static void dv_tensor_text(char out[DV_TEXT], const ckpt_tensor_value *t)
@@ -88,7 +81,7 @@ static const char *dv_text(char out[DV_TEXT], const ckpt_value *v)
 static void dv_say(dv_work *w, const char *path, const char *a, const char *b)
 {
     const ckpt_value_difference d = {
-        .path = path, .a = a, .b = b, .counts = w->counts(w, path, a, b)};
+        .path = path, .a = a, .b = b, .counts = w->counts(w->b, path, a, b)};
 
     w->n_said++;
     w->differs = w->differs || d.counts;
@@ -311,156 +304,6 @@ static void dv_compare(dv_work *w, const char *path, const ckpt_value *a, const 
         dv_values(w, path, a, b);
 }
 
-/* ---- what counts ---- */
-
-static bool dv_begins(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
-static bool dv_ends(const char *text, const char *with)
-{
-    const size_t n = strlen(text), m = strlen(with);
-
-    return n >= m && strcmp(text + n - m, with) == 0;
-}
-
-/* GGUF: keys of the architecture and the tokenizer count, those that describe the file do not. */
-static bool dv_counts_gguf(const dv_work *w, const char *path, const char *a, const char *b)
-{
-    (void)w, (void)a, (void)b;
-    return strcmp(path, "general.architecture") == 0 ||
-           (!dv_begins(path, "general.") && !dv_begins(path, "quantize."));
-}
-
-/* Training state: all but the version of the program. */
-static bool dv_counts_state(const dv_work *w, const char *path, const char *a, const char *b)
-{
-    const char *dot = strrchr(path, '.');
-
-    (void)w, (void)a, (void)b;
-    return strcmp(dot ? dot + 1 : path, "ds_version") != 0;
-}
-
-/* Torch files: values that ckpt writes, but not those that other programs add. */
-static bool dv_counts_torch(const dv_work *w, const char *path, const char *a, const char *b)
-{
-    (void)w, (void)path, (void)b;
-    return a != NULL;
-}
-
-/*
- * Universal checkpoints: DeepSpeed's script leaves out the description of the layout that a run of
- * this release stores, and the settings of groups that it stores a second time.
- */
-static bool dv_counts_universal(const dv_work *w, const char *path, const char *a, const char *b)
-{
-    return dv_counts_state(w, path, a, b) &&
-           strcmp(path, "model_states.universal_checkpoint_info") != 0 &&
-           strcmp(path, "optim_states.optimizer_state_dict") != 0 &&
-           strcmp(path, "optim_states.fp32_flat_groups") != 0;
-}
-
-static bool dv_counts_none(const dv_work *w, const char *path, const char *a, const char *b)
-{
-    (void)w, (void)path, (void)a, (void)b;
-    return false;
-}
-
-/* True if the text 'bfloat16' or 'torch.bfloat16' is the dtype of a tensor. */
-static bool dv_has_dtype(const ckpt_map *map, const char *text)
-{
-    char name[32];
-    ckpt_dtype dtype;
-    bool has = false;
-
-    text += dv_begins(text, "'torch.") ? 7 : *text == '\'';
-    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "'"), text);
-    dtype = ckpt_dtype_parse(name);
-    for (size_t i = 0; !has && dtype != CKPT_DTYPE_NONE && i < map->tensors.n; i++)
-        has = map->tensors.at[i]->dtype == dtype;
-    return has;
-}
-
-/* True if the tensors of a checkpoint have no biases. */
-static bool dv_no_bias(const ckpt_map *map)
-{
-    bool none = true;
-
-    for (size_t i = 0; none && i < map->tensors.n; i++)
-        none = !dv_ends(map->tensors.at[i]->name, "bias");
-    return none;
-}
-
-/* True for a key that programs add with the value that it has without them. */
-static bool dv_is_default(const dv_work *w, const char *key, const char *value)
-{
-    static const char *const known[][2] = {{"initializer_range", NULL}, {"bos_token_id", NULL},
-                                           {"eos_token_id", NULL},      {"dropout", "0"},
-                                           {"pretraining_tp", "1"},     {"bias", "false"}};
-
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (dv_ends(key, known[i][0]) && (!known[i][1] || strcmp(value, known[i][1]) == 0))
-            return !dv_ends(key, "bias") || dv_no_bias(w->b);
-    }
-    return false;
-}
-
-/*
- * A configuration: a key that decides how a model is computed counts, also one that only B has,
- * because its default may be another value.  Unknown keys count.  mergekit writes the dtype of its
- * tensors, where ckpt merge keeps the source's.
- */
-static bool dv_counts_config(const dv_work *w, const char *path, const char *a, const char *b)
-{
-    static const char *const about[] = {"transformers_version", "_name_or_path", "use_cache",
-                                        "_commit_hash", "auto_map"};
-    const char *key = path + strlen(path) - (dv_ends(path, dv_again) ? sizeof dv_again - 1 : 0);
-
-    while (key > path && key[-1] != '.' && key[-1] != ' ')
-        key--;
-    for (size_t i = 0; i < sizeof about / sizeof *about; i++) {
-        if (strcmp(key, about[i]) == 0)
-            return false;
-    }
-    if (strcmp(key, "torch_dtype") == 0)
-        return b && !dv_has_dtype(w->b, b);
-    return b ? a || !dv_is_default(w, key, b) : strcmp(key, "architectures") != 0;
-}
-
-/* True for files that decide which tokens a text becomes. */
-static bool dv_is_vocabulary(const char *name)
-{
-    static const char *const begin[] = {"tokenizer",
-                                        "vocab",
-                                        "merges.txt",
-                                        "spiece",
-                                        "chat_template",
-                                        "tekken.json",
-                                        "special_tokens_map.json",
-                                        "added_tokens.json"};
-    bool is = dv_ends(name, ".model") || dv_ends(name, ".tiktoken") || dv_ends(name, ".spm");
-
-    for (size_t i = 0; !is && i < sizeof begin / sizeof *begin; i++)
-        is = dv_begins(name, begin[i]);
-    return is;
-}
-
-static bool dv_counts_all(const dv_work *w, const char *path, const char *a, const char *b)
-{
-    (void)w, (void)path, (void)a, (void)b;
-    return true;
-}
-
-/* True for a file of weights, or their index, which a loader may prefer. */
-static bool dv_is_weights(const char *name)
-{
-    return dv_ends(name, ".safetensors") || dv_ends(name, ".index.json") ||
-           (dv_ends(name, ".bin") &&
-            (dv_begins(name, "pytorch_model") || dv_begins(name, "adapter_model") ||
-             dv_begins(name, "model")));
-}
-
 /* ---- keys of GGUF ---- */
 
 /* Hash index callback: compare the name of key `number`. */
@@ -507,6 +350,13 @@ static void dv_types(dv_work *w, const ckpt_keys *a, const ckpt_keys *b)
 
 /* ---- files beside the weights ---- */
 
+static bool dv_ends(const char *text, const char *with)
+{
+    const size_t n = strlen(text), m = strlen(with);
+
+    return n >= m && strcmp(text + n - m, with) == 0;
+}
+
 /*
  * Add a value under a name that several keys of a file may have.  A second value counts as another
  * key, because programs choose between the two in different ways.
@@ -520,7 +370,7 @@ static bool dv_add(ckpt_arena *arena, ckpt_value *to, const char *prefix, const 
     if (before && dv_scalars_equal(&(dv_work){.json = true}, before, v))
         return true;
     if (before)
-        key = ckpt_arena_printf(arena, "%s%s", key, dv_again);
+        key = ckpt_arena_printf(arena, "%s%s", key, ckpt_second_key);
     return key && ckpt_dict_add_cstr(arena, &to->as.map, key, v);
 }
 
@@ -633,17 +483,6 @@ static int dv_texts(dv_work *w, ckpt_arena *arena, const char *name, const ckpt_
     return CKPT_OK;
 }
 
-/* The rule for a file that both folders have, or only the first. */
-static dv_rule *dv_rule_of(const char *name)
-{
-    if (strcmp(name, "config.json") == 0)
-        return dv_counts_config;
-    return dv_is_vocabulary(name) || strcmp(name, "params.json") == 0 ||
-                   strcmp(name, "fsdp_config.json") == 0
-               ? dv_counts_all
-               : dv_counts_none;
-}
-
 /* Compare one file of the first folder with the second one's. */
 static int dv_file(dv_work *w, ckpt_arena *arena, const ckpt_listing list[2], const char *name,
                    ckpt_err *err)
@@ -652,7 +491,7 @@ static int dv_file(dv_work *w, ckpt_arena *arena, const ckpt_listing list[2], co
     uint64_t n[2] = {0};
     int rc = CKPT_OK;
 
-    w->counts = dv_rule_of(name);
+    w->counts = ckpt_counts_of_file(name);
     if (!ckpt_listing_has(&list[1], name, false))
         dv_say(w, name, "a file", NULL);
     // the bytes of an archive differ from program to program
@@ -699,17 +538,17 @@ static int dv_folders(dv_work *w, const ckpt_map *a, const ckpt_map *b, ckpt_err
     for (size_t i = 0; rc == CKPT_OK && i < list[0].n; i++) {
         const char *name = list[0].entry[i].name;
 
-        if (!list[0].entry[i].is_dir && !dv_is_weights(name) && !dv_in_map(a, name))
+        if (!list[0].entry[i].is_dir && !ckpt_is_weights(name) && !dv_in_map(a, name))
             rc = dv_file(w, scratch->arena, list, name, err);
     }
     for (size_t i = 0; rc == CKPT_OK && i < list[1].n; i++) {
         const char *name = list[1].entry[i].name;
 
         if (list[1].entry[i].is_dir || dv_in_map(b, name) ||
-            (!dv_is_weights(name) && ckpt_listing_find(&list[0], name)))
+            (!ckpt_is_weights(name) && ckpt_listing_find(&list[0], name)))
             continue;
         // a vocabulary may come from elsewhere, but loaders may prefer other weights
-        w->counts = dv_is_weights(name) ? dv_counts_all : dv_counts_none;
+        w->counts = ckpt_is_weights(name) ? ckpt_counts_all : ckpt_counts_none;
         dv_say(w, name, NULL, "a file");
     }
     ckpt_map_free(scratch);
@@ -796,10 +635,10 @@ int ckpt_diff_values(const ckpt_map *a, const ckpt_map *b, ckpt_value_difference
     const unsigned caps = ckpt_format_caps(a->format);
 
     w.tensors_apart = torch;
-    w.counts = gguf                                  ? dv_counts_gguf
-               : torch                               ? dv_counts_torch
-               : strcmp(a->format, "universal") == 0 ? dv_counts_universal
-                                                     : dv_counts_state;
+    w.counts = gguf                                  ? ckpt_counts_gguf
+               : torch                               ? ckpt_counts_torch
+               : strcmp(a->format, "universal") == 0 ? ckpt_counts_universal
+                                                     : ckpt_counts_state;
     if (gguf || torch || (caps & CKPT_READS_STATE))
         dv_compare(&w, "", a->values, b->values, 0);
     if (gguf)
@@ -813,7 +652,7 @@ int ckpt_diff_values(const ckpt_map *a, const ckpt_map *b, ckpt_value_difference
         (void)snprintf(y, sizeof y, "%zu", b->states.n);
         dv_say(&w, "optimizers", x, y);
     }
-    w.counts = dv_counts_none;
+    w.counts = ckpt_counts_none;
     w.tensors_apart = false;
     dv_keys metadata = {.of = b->metadata};
     for (uint64_t i = 0; !gguf && !w.stopped && i < a->metadata.n; i++) {

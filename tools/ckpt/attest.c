@@ -10,7 +10,6 @@
 
 #include "ckpt_extra.h"
 #include "libckpt/base/vec.h"
-#include "libckpt/io/manifest_name.h"
 #include "tools/cli/progress.h"
 
 CKPT_VEC(attest_options, ckpt_option);
@@ -109,9 +108,25 @@ static bool attest_meet_all(attest_place *p, const ckpt_map *to, const char *fil
     return ok;
 }
 
+/* True for the name of a manifest (ckpt-manifest(5)), or of its list. */
+static bool attest_is_manifest(const char *path)
+{
+    static const char *const ends[] = {"/ckpt-manifest.json", "/ckpt-manifest.sha256",
+                                       ".manifest.json", ".manifest.sha256"};
+    size_t n = strlen(path);
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        size_t m = strlen(ends[i]);
+
+        if ((n >= m && strcmp(path + n - m, ends[i]) == 0) ||
+            (*ends[i] == '/' && strcmp(path, ends[i] + 1) == 0))
+            return true;
+    }
+    return false;
+}
+
 int attest_check_place(const convert_job *job, const write_args *a, ckpt_err *err)
 {
-    const char *slash = a->attest ? strrchr(a->attest, '/') : NULL;
     attest_place p = {0};
     struct stat st;
     int rc = CKPT_OK;
@@ -120,7 +135,7 @@ int attest_check_place(const convert_job *job, const write_args *a, ckpt_err *er
         return CKPT_OK;
     if (!attest_meet_all(&p, job->to, a->attest))
         rc = fail(err, CKPT_ELIMIT, "out of memory");
-    else if (p.taken || ckpt_manifest_is(slash ? slash + 1 : a->attest))
+    else if (p.taken || attest_is_manifest(a->attest))
         rc = fail(err, CKPT_EUSAGE,
                   p.taken ? "%s: is part of the output; choose another name for the statement"
                           : "%s: is the name of a manifest; choose another one for the statement",
