@@ -138,16 +138,24 @@ static void client_values(void **state)
     static const char *const key[] = {"rng", "a", "b", "c", "d", "e", "f", "g", "sampler"};
     ckpt_map *from = make(), *to = NULL;
     ckpt_state *s = from->states.at[0];
+    ckpt_value *values[4] = {NULL};
+    ckpt_ranked *r;
 
     (void)state;
-    for (size_t i = 0; i < sizeof key / sizeof *key; i++)
-        assert_non_null(
-            ckpt_ranked_add(from->arena, &s->client, ckpt_value_cstr(from->arena, key[i]), false));
-    assert_non_null(strstr(lost(from, true, true), "rng, a, b, c, d, e, f, g and 1 more: each"));
+    for (size_t i = 0; i < sizeof key / sizeof *key; i++) {
+        r = ckpt_ranked_add(from->arena, &s->client, ckpt_value_cstr(from->arena, key[i]), false);
+        assert_non_null(r);
+        r->at = values;
+    }
+    assert_non_null(strstr(lost(from, true, true), "rng, a, b, c, d, e, f, g and 1 more: the"));
     assert_int_equal(ckpt_map_create(&to, 0, NULL), CKPT_OK);
     to->claim.keeps_client = true;
     assert_int_equal(ckpt_ranked_lost(to, from, NULL), CKPT_OK);
     assert_int_equal(to->findings.n, 0);
+    s->client->at = NULL; // the writer has no place for these
+    assert_int_equal(ckpt_ranked_lost(to, from, NULL), CKPT_OK);
+    assert_int_equal(to->findings.n, 1);
+    assert_int_equal(strncmp(to->findings.at[0].text, "rng: the ranks", 14), 0);
     ckpt_map_free(to);
     ckpt_map_free(from);
 }
