@@ -288,7 +288,7 @@ static int ur_module(ckpt_uni *u)
     return rc == CKPT_OK ? ckpt_ds_module_begin(&u->job, &u->head, &u->module) : rc;
 }
 
-/* Read one rank's fragments of frozen parameters, and its own client state and buffers (stage 3). */
+/* Stage 3: read one rank's fragments of frozen parameters, its client state and buffers. */
 static int ur_rank_model(void *ctx, ckpt_ds_shard *s)
 {
     ckpt_uni *u = ctx;

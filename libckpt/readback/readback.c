@@ -408,23 +408,15 @@ static int cl_ranked(ckpt_claim_work *w, const ckpt_state *a, const ckpt_ranked 
     return rc;
 }
 
-/* True if the target's release has no place for a member of model files. */
-static bool cl_lacks(const ckpt_state *b, const ckpt_ranked *r)
-{
-    return !ckpt_value_get(b->model, r->in_entry ? "buffer_names" : r->key->as.text.at);
-}
-
-/* Compare client state and buffers that differ by rank. */
+/* Compare client state and buffers that differ by rank, unless objects in them were dropped. */
 static int cl_client(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b)
 {
     int rc = CKPT_OK;
-
-    // objects that were dropped may be parts of these values
-    for (const ckpt_ranked *r = w->to->claim.drop_objects ? NULL : a->client; rc == CKPT_OK && r;
-         r = r->next) {
-        const ckpt_ranked one = {.key = r->key, .in_entry = r->in_entry, .at = r->at};
+    for (const ckpt_ranked *r = a->client; rc == CKPT_OK && r; r = r->next) {
+        const ckpt_ranked one = {NULL, r->key, r->in_entry, false, r->at};
         // the writer has reported members that the release of the output does not have
-        if (r->at && (ckpt_ranked_find(b->client, r->key, r->in_entry) || !cl_lacks(b, r)))
+        bool has = ckpt_value_get(b->model, r->in_entry ? "buffer_names" : r->key->as.text.at);
+        if (r->at && has && !w->to->claim.drop_objects)
             rc = cl_ranked(w, a, &one, b->client, "model_states");
     }
     return rc;

@@ -60,7 +60,7 @@ static int dcl_lost(const ckpt_ds_job *job, ckpt_ranked **list, const ckpt_value
     if (key->kind != CKPT_V_STR)
         key = ckpt_value_cstr(arena, key->kind == CKPT_V_INT
                                          ? ckpt_arena_printf(arena, "[%" PRId64 "]", key->as.i)
-                                         : "[a key that is no text]");
+                                         : "[another key]");
     return key && ckpt_ranked_add(arena, list, key, false) ? CKPT_OK : ckpt_fail_memory(job->err);
 }
 

@@ -250,7 +250,7 @@ static int dw_files(const ckpt_train_job *job, const ckpt_dsw_how *how,
     return rc == CKPT_OK ? ckpt_dsw_fill(job, how, layout, records) : rc;
 }
 
-/* Decide whether the ranks keep their own values of model files, and look at the classes in them. */
+/* Decide whether ranks keep their own values of model files; check the classes of objects. */
 static int dw_client(const ckpt_train_job *job, ckpt_dsw_how *how)
 {
     const ckpt_state *state = job->state;
