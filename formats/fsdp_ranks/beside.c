@@ -43,10 +43,31 @@ static const char *rbs_optimizer(const ckpt_listing *list)
                : NULL;
 }
 
+/* True if the file can be read and is the state_dict of an optimizer. */
+static bool rbs_is_optimizer(const ckpt_listing *list, const char *name)
+{
+    ckpt_arena *arena = ckpt_arena_new(0);
+    const char *path = arena ? ckpt_path_join(arena, list->folder, name) : NULL;
+    ckpt_map *map = NULL;
+    bool is = false;
+
+    if (path && list->read(&map, path, NULL, NULL) == CKPT_OK) {
+        const ckpt_value *groups = ckpt_value_get(map->values, "param_groups"),
+                         *state = ckpt_value_get(map->values, "state");
+        is = groups && groups->kind == CKPT_V_LIST && state && state->kind == CKPT_V_DICT;
+    }
+    ckpt_map_free(map);
+    ckpt_arena_free(arena);
+    return is;
+}
+
 bool ckpt_ranks_beside(const ckpt_listing *list)
 {
-    assert(list);
-    return rbs_optimizer(list) && !ckpt_listing_has(list, "pytorch_model_fsdp.bin", false);
+    assert(list && list->read);
+    const char *name = rbs_optimizer(list);
+
+    return name && !ckpt_listing_has(list, "pytorch_model_fsdp.bin", false) &&
+           rbs_is_optimizer(list, name);
 }
 
 /* ---- the weights as the values of a torch file ---- */
@@ -203,7 +224,7 @@ static int rbs_model(ckpt_ranks_run *r, ckpt_map *weights)
 
 int ckpt_ranks_read_beside(ckpt_ranks_run *r, ckpt_map *weights, const ckpt_listing *list)
 {
-    assert(r && weights && ckpt_ranks_beside(list));
+    assert(r && weights && rbs_optimizer(list));
     int rc = rbs_model(r, weights);
 
     return rc == CKPT_OK
