@@ -96,6 +96,7 @@ static int dru_left_out(const ckpt_train_job *job, const ckpt_pair *p)
 static int dru_tell(const ckpt_train_job *job)
 {
     ckpt_dict model = ckpt_value_map(job->state->model),
+              module = ckpt_value_map(ckpt_value_get(job->state->model, "module")),
               optim = ckpt_value_map(ckpt_value_get(job->state->optim, "optimizer_state_dict"));
     int rc = CKPT_OK;
 
@@ -110,7 +111,14 @@ static int dru_tell(const ckpt_train_job *job)
             !ckpt_train_kept_plain(job->to->arena, &optim.at[i]))
             rc = dru_left_out(job, &optim.at[i]);
     }
-    return rc;
+    for (uint64_t i = 0; rc == CKPT_OK && !job->state->foreign && i < module.n; i++) {
+        if (module.at[i].key->kind == CKPT_V_STR && module.at[i].value->kind != CKPT_V_TENSOR &&
+            module.at[i].value->kind != CKPT_V_NONE)
+            rc = ckpt_train_left_out(job, CKPT_WARNING,
+                                     "module.%.200s: it is not a tensor, and FSDP stores tensors",
+                                     module.at[i].key->as.text.at);
+    }
+    return rc == CKPT_OK ? ckpt_train_wrapped_left(job) : rc;
 }
 
 int ckpt_train_fsdp_begin(ckpt_train_job *job, uint32_t *ranks)

@@ -37,6 +37,41 @@ int ckpt_train_left_out(const ckpt_train_job *job, ckpt_severity severity, const
     return ckpt_train_note_once(job, severity, "left out: ", text);
 }
 
+const ckpt_value *ckpt_train_wrapped(const ckpt_state *state)
+{
+    assert(state);
+    static const char *const key[] = {"base_optimizer_state", "optimizer_state_dict"};
+    const ckpt_value *of = ckpt_value_get(state->optim, "optimizer_state_dict"), *v = NULL;
+
+    of = of ? of : ckpt_value_get(state->model, "optimizer");
+    for (size_t i = 0; !v && i < sizeof key / sizeof *key; i++)
+        v = ckpt_value_get(of, key[i]);
+    return v;
+}
+
+bool ckpt_train_wrapped_own(const ckpt_pair *p)
+{
+    assert(p && p->key);
+    return p->key->kind == CKPT_V_STR && !ckpt_value_is(p->key, "state") &&
+           !ckpt_value_is(p->key, "param_groups");
+}
+
+int ckpt_train_wrapped_left(const ckpt_train_job *job)
+{
+    assert(job && job->state);
+    ckpt_dict all = ckpt_value_map(ckpt_train_wrapped(job->state));
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+        if (ckpt_train_wrapped_own(&all.at[i]))
+            rc = ckpt_train_left_out(job, CKPT_WARNING,
+                                     "optimizer_state_dict.%.200s: the optimizer's own value, for "
+                                     "which the format has no place",
+                                     all.at[i].key->as.text.at);
+    }
+    return rc;
+}
+
 int ckpt_train_objects(const ckpt_train_job *job, const ckpt_ranked *own)
 {
     ckpt_value *names = ckpt_value_new(job->to->arena, CKPT_V_LIST);

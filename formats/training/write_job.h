@@ -32,6 +32,18 @@ int ckpt_train_left_out(const ckpt_train_job *job, ckpt_severity severity, const
     CKPT_PRINTF(3, 4);
 
 /*
+ * The state_dict of the optimizer that DeepSpeed's wraps: states, groups, and members of the
+ * optimizer's own; NULL if the run has none.
+ */
+const ckpt_value *ckpt_train_wrapped(const ckpt_state *state);
+
+/* True for a member of that dict that belongs to the optimizer alone. */
+bool ckpt_train_wrapped_own(const ckpt_pair *p);
+
+/* Report these members, for a target that cannot store them. */
+int ckpt_train_wrapped_left(const ckpt_train_job *job);
+
+/*
  * Check objects of unknown classes: the user must decide if they are copied or dropped.  If there
  * are any, sets CKPT_USED_OBJECTS in the target's effects.
  *

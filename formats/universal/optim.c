@@ -173,8 +173,10 @@ int ckpt_uni_optim_file(ckpt_uni_write *w, const char *name)
 {
     assert(w && name);
     ckpt_dsw_file f = {.job = &w->job, .how = &w->how};
-    int rc = ckpt_tt_begin(&f.t, w->job.to, w->job.from, name, w->job.err);
+    int rc = ckpt_train_wrapped_left(&w->job);
 
+    if (rc == CKPT_OK)
+        rc = ckpt_tt_begin(&f.t, w->job.to, w->job.from, name, w->job.err);
     f.t.drop_objects = w->job.target->drop_objects;
     ckpt_value *root = rc == CKPT_OK ? uo_tree(w, &f) : NULL;
     int ended = ckpt_tt_end(&f.t, root);

@@ -12,6 +12,7 @@
 
 #include "formats/deepspeed/layout/layout.h"
 #include "formats/training/deepspeed_keys.h"
+#include "formats/training/kept_values.h"
 #include "formats/training/same_value.h"
 #include "libckpt/map/map.h"
 #include "libckpt/map/state.h"
@@ -147,6 +148,80 @@ int ckpt_ds_client_note(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s)
             rc = dcl_note(job, head, s, &(dcl_member){key, false, NULL, own.at[i].value});
     }
     return rc;
+}
+
+/* ---- optimizer files ---- */
+
+/* Warn once that a member of rank's files differs by rank. */
+static int dcl_used(const ckpt_ds_job *job, const char *of, const ckpt_value *key)
+{
+    const char *text = ckpt_arena_printf(
+        job->map->arena,
+        "%s: %.100s: each rank's %s file has its own value; only rank 0's file is used",
+        job->map->path, key->as.text.at, of);
+
+    if (!text)
+        return ckpt_fail_memory(job->err);
+    for (size_t i = 0; i < job->map->findings.n; i++) {
+        if (strcmp(job->map->findings.at[i].text, text) == 0)
+            return CKPT_OK;
+    }
+    return ckpt_map_note(job->map, CKPT_WARNING, job->err, "%s", text);
+}
+
+/* True for members that differ by rank (slices), or that other checks compare. */
+static bool dcl_optim_checked(const ckpt_pair *p)
+{
+    static const char *const key[] = {"state",
+                                      "param_groups",
+                                      "ds_config",
+                                      "ds_version",
+                                      "clip_grad",
+                                      "dynamic_loss_scale",
+                                      "loss_scaler",
+                                      "overflow",
+                                      "groups_padding",
+                                      "base_optimizer_state_step",
+                                      "num_comm_intervals_per_group",
+                                      "local_sub_partitions_of_fp32_groups",
+                                      "ds_zero_partition_groups"};
+    bool is = p->key->kind != CKPT_V_STR || ckpt_train_is_layout(p);
+
+    for (size_t i = 0; !is && i < sizeof key / sizeof *key; i++)
+        is = ckpt_value_is(p->key, key[i]);
+    return is;
+}
+
+/* Compare the members of a dict of a rank's optimizer file with rank 0's. */
+static int dcl_optim_dict(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s,
+                          const ckpt_value *first, const ckpt_value *own)
+{
+    ckpt_dict all = ckpt_value_map(own);
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+        ckpt_train_side x = {head->optim.map, head->optim.reader}, y = {s->map, s->reader};
+        const ckpt_value *key = all.at[i].key;
+        if (dcl_optim_checked(&all.at[i]))
+            continue;
+        if (!ckpt_train_same_value(&x, ckpt_value_get(first, key->as.text.at), &y, all.at[i].value))
+            rc = dcl_used(job, "optimizer", key);
+        head->optim.reader = x.reader;
+        s->reader = y.reader;
+    }
+    return rc;
+}
+
+int ckpt_ds_client_optim(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s)
+{
+    assert(head && s);
+    int rc = dcl_optim_dict(job, head, s, head->optim.root, s->root);
+
+    if (rc == CKPT_OK)
+        rc = dcl_optim_dict(job, head, s, head->optim.optim, s->optim);
+    return rc == CKPT_OK ? dcl_optim_dict(job, head, s, ckpt_ds_optim_base(head, head->optim.optim),
+                                          ckpt_ds_optim_base(head, s->optim))
+                         : rc;
 }
 
 /* ---- joined model-parallel ranks ---- */

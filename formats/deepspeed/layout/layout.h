@@ -152,6 +152,12 @@ int ckpt_ds_ranked_take(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_s
 int ckpt_ds_client_note(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s);
 
 /*
+ * Report the values in a rank's optimizer file that rank 0 lacks or has otherwise, and that no
+ * other check compares.
+ */
+int ckpt_ds_client_optim(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s);
+
+/*
  * Record in `to` the names of client-state values that differ between two model-parallel ranks, or
  * that only one of them has.  The states' trees are in the output map already.
  */
@@ -167,7 +173,7 @@ int ckpt_ds_value_same(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard
 
 /* Note values of the optimizer's state that differ between a rank and rank 0, and entries of
  * unknown form. */
-int ckpt_ds_value_check(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_layout *layout,
+int ckpt_ds_value_check(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_layout *layout,
                         ckpt_ds_shard *s);
 
 /* ---- lanes.c: experts ---- */

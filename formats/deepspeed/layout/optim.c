@@ -471,6 +471,8 @@ int ckpt_ds_optim_read(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head
         rc = ckpt_ds_params_check(job, head, s);
     if (rc == CKPT_OK && s->rank != 0)
         rc = ckpt_ds_same_optim(job, head, s);
+    if (rc == CKPT_OK && s->rank != 0 && job->opts->with_optimizer)
+        rc = ckpt_ds_client_optim(job, head, s);
     job->broken = job->broken || before;
     return rc;
 }

@@ -8,6 +8,7 @@
  */
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/deepspeed/layout/bnb.h"
@@ -16,15 +17,11 @@
 
 static const char DSV_8BIT[] = "holds 8-bit moments of bitsandbytes in blocks of 256: they are "
                                "listed as the F32 values that they encode";
+static const char DSV_UNKNOWN[] = "has an unknown form and is left out of the tensors";
 
-/* Add a note once for all ranks. */
-static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key, const char *what,
-                    ckpt_severity severity)
+/* Add a note once for all ranks; text: NULL if there is no memory. */
+static int dsv_once(const ckpt_ds_job *job, ckpt_severity severity, const char *text)
 {
-    const char *text =
-        ckpt_arena_printf(job->map->arena, "%s: optimizer state '%.100s' of group %zu %s",
-                          job->map->path, key->as.text.at, group, what);
-
     if (!text)
         return ckpt_fail_memory(job->err);
     for (size_t i = 0; i < job->map->findings.n; i++) {
@@ -32,6 +29,15 @@ static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key,
             return CKPT_OK;
     }
     return ckpt_map_note(job->map, severity, job->err, "%s", text);
+}
+
+static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key, const char *what,
+                    ckpt_severity severity)
+{
+    return dsv_once(job, severity,
+                    ckpt_arena_printf(job->map->arena,
+                                      "%s: optimizer state '%.100s' of group %zu %s",
+                                      job->map->path, key->as.text.at, group, what));
 }
 
 /* Note a group whose bitsandbytes state ckpt cannot list as tensors. */
@@ -86,8 +92,29 @@ static int dsv_differs(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard
     return is_first ? ckpt_ds_ranked_note(job, head, s, p) : ckpt_ds_ranked_uneven(job, head, p);
 }
 
+/*
+ * Report a tensor that is neither a single value nor one of the group's flat tensors: it has
+ * several axes, or rank 0 lacks it.
+ */
+static int dsv_tensor(ckpt_ds_job *job, const ckpt_ds_layout *layout, const ckpt_ds_shard *s,
+                      size_t group, const ckpt_pair *p)
+{
+    const char *key = p->key->as.text.at;
+
+    if (p->value->as.tensor->ndim != 1)
+        return dsv_note(job, layout->group.at[group].of, p->key, DSV_UNKNOWN, CKPT_WARNING);
+    for (size_t c = 1; c < layout->column.n; c++) {
+        if (strcmp(layout->column.at[c].name, key) == 0)
+            return CKPT_OK;
+    }
+    return ckpt_ds_problem(job, CKPT_EMISMATCH,
+                           "%s: rank %" PRIu32 " has optimizer state '%.100s' of group %zu, rank 0 "
+                           "lacks it: the shards are from different runs",
+                           s->path, s->rank, key, group);
+}
+
 /* Compare a group's entries with those of rank 0's first sub-group. */
-static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_layout *layout,
+static int dsv_group(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_layout *layout,
                      ckpt_ds_shard *s, size_t group, size_t first)
 {
     ckpt_dict own = ckpt_value_map(ckpt_ds_optim_state(head, s->optim, group, 0));
@@ -107,11 +134,12 @@ static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_l
             continue;
         }
         if (v->kind > CKPT_V_BYTEARRAY && v->kind != CKPT_V_TENSOR)
-            rc = v == bnb.dict
-                     ? dsv_not_read(job, of, key, bnb.why)
-                     : dsv_note(job, of, key, "has an unknown form and is left out of the tensors",
-                                CKPT_WARNING);
-        if (!dsv_is_value(head, layout, s, group, v))
+            rc = v == bnb.dict ? dsv_not_read(job, of, key, bnb.why)
+                               : dsv_note(job, of, key, DSV_UNKNOWN, CKPT_WARNING);
+        bool value = dsv_is_value(head, layout, s, group, v);
+        if (!value && v->kind == CKPT_V_TENSOR)
+            rc = dsv_tensor(job, layout, s, group, &own.at[k]);
+        if (!value)
             continue;
         p = (ckpt_ds_pair){of, key, true, ckpt_value_get(other, key->as.text.at), v};
         rc = ckpt_ds_value_same(job, head, s, v, p.first, &same);
@@ -130,7 +158,33 @@ static int dsv_group(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_l
     return rc;
 }
 
-int ckpt_ds_value_check(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_layout *layout,
+/*
+ * Warn about states under keys that are no number of a group: torch lets an optimizer keep values
+ * for all parameters there.
+ */
+static int dsv_strays(const ckpt_ds_job *job, const ckpt_ds_head *head,
+                      const ckpt_ds_layout *layout, const ckpt_ds_shard *s)
+{
+    ckpt_dict all = ckpt_value_map(ckpt_value_get(ckpt_ds_optim_base(head, s->optim), "state"));
+    char number[24];
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+        const ckpt_value *key = all.at[i].key;
+        if (key->kind == CKPT_V_INT && key->as.i >= 0 && (uint64_t)key->as.i < layout->group.n)
+            continue;
+        (void)snprintf(number, sizeof number, "%" PRId64, key->kind == CKPT_V_INT ? key->as.i : 0);
+        rc = dsv_once(job, CKPT_WARNING,
+                      ckpt_arena_printf(job->map->arena,
+                                        "%s: optimizer state '%.100s' belongs to no parameter "
+                                        "group and is left out",
+                                        job->map->path,
+                                        key->kind == CKPT_V_STR ? key->as.text.at : number));
+    }
+    return rc;
+}
+
+int ckpt_ds_value_check(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_layout *layout,
                         ckpt_ds_shard *s)
 {
     size_t first = 0;
@@ -141,5 +195,5 @@ int ckpt_ds_value_check(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_d
             first = g;
         rc = dsv_group(job, head, layout, s, g, first);
     }
-    return rc;
+    return rc == CKPT_OK ? dsv_strays(job, head, layout, s) : rc;
 }

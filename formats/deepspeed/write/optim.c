@@ -378,22 +378,24 @@ static int dwo_left_fields(const ckpt_dsw_file *f)
     return CKPT_OK;
 }
 
-/* Make the state_dict of the wrapped optimizer. */
+/* Make the state_dict of the wrapped optimizer, which other stages store under another key. */
 static ckpt_value *dwo_base(ckpt_dsw_file *f, const ckpt_value *old)
 {
-    ckpt_dict from = ckpt_value_map(old);
+    ckpt_dict from = ckpt_value_map(ckpt_train_wrapped(f->job->state));
     ckpt_value *dict;
 
+    (void)old;
     if ((f->how->lean || f->how->legacy) && f->t.rc == CKPT_OK)
         f->t.rc = dwo_left_fields(f);
+    if ((f->how->lean || f->how->legacy) && f->t.rc == CKPT_OK)
+        f->t.rc = ckpt_train_wrapped_left(f->job);
     if (f->how->lean || f->how->legacy)
         return dwo_lean(f);
     dict = ckpt_tt_new(&f->t, CKPT_V_DICT);
     ckpt_tt_put(&f->t, dict, "state", dwo_states(f));
     for (uint64_t i = 0; i < from.n; i++) {
-        const ckpt_value *key = from.at[i].key;
-        if (!ckpt_value_is(key, "state") && !ckpt_value_is(key, "param_groups"))
-            ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, key),
+        if (ckpt_train_wrapped_own(&from.at[i]))
+            ckpt_tt_put_at(&f->t, dict, ckpt_tt_copy(&f->t, from.at[i].key),
                            ckpt_tt_copy(&f->t, from.at[i].value));
     }
     ckpt_tt_put(&f->t, dict, "param_groups", dwo_param_groups(f));
