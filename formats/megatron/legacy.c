@@ -192,7 +192,11 @@ static int mgl_grid(ckpt_meg_job *job, ckpt_meg_grid *grid)
     rc = mgl_complete(job, grid);
     if (rc == CKPT_OK && grid->whole)
         rc = mgl_same_save(job, grid);
-    return rc == CKPT_OK && grid->whole ? ckpt_meg_same_steps(job, grid) : rc;
+    if (rc == CKPT_OK && grid->whole)
+        rc = ckpt_meg_same_steps(job, grid);
+    return rc == CKPT_OK && grid->whole && job->opts->with_optimizer
+               ? ckpt_meg_same_settings(job, grid)
+               : rc;
 }
 
 /* ---- the checkpoint ---- */

@@ -101,4 +101,12 @@ int ckpt_meg_legacy_state(ckpt_meg_job *job, ckpt_meg_grid *grid);
  */
 int ckpt_meg_same_steps(const ckpt_meg_job *job, const ckpt_meg_grid *grid);
 
+/*
+ * Check that the optimizers and schedules of all ranks have the settings of the first rank, because
+ * the reader uses those.
+ *
+ * Errors  CKPT_EMISMATCH, recorded as a finding if the map collects them
+ */
+int ckpt_meg_same_settings(const ckpt_meg_job *job, const ckpt_meg_grid *grid);
+
 #endif

@@ -11,7 +11,7 @@
 #include "formats/rules/rules.h"
 #include "libckpt/base/number.h"
 
-enum { MGJ_CHUNKS = 64, MGJ_NUMBER = 1 << 20 };
+enum { MGJ_CHUNKS = 64, MGJ_NUMBER = 1 << 20, MGJ_DEPTH = 16 };
 
 typedef struct mgj_lister {
     ckpt_meg_job *job;
@@ -132,9 +132,43 @@ static int mgj_add(mgj_lister *l, ckpt_meg_rank *rank, ckpt_tensor *t)
     return s->name ? CKPT_OK : ckpt_fail_memory(l->err);
 }
 
+/* The name of the first value in a module that is not a tensor, or NULL. */
+static const char *mgj_no_tensor(const ckpt_value *module, unsigned depth)
+{
+    ckpt_dict all = ckpt_value_map(module);
+    const char *found = NULL;
+
+    for (uint64_t i = 0; depth > 0 && !found && i < all.n; i++) {
+        const ckpt_value *key = all.at[i].key, *v = all.at[i].value;
+        if (v->kind == CKPT_V_TENSOR || v->kind == CKPT_V_NONE || key->kind != CKPT_V_STR ||
+            mgj_is_extra(key->as.text.at))
+            continue;
+        found = v->kind == CKPT_V_DICT || v->kind == CKPT_V_ODICT ? mgj_no_tensor(v, depth - 1)
+                                                                  : key->as.text.at;
+    }
+    return found;
+}
+
+/* Warn about a rank's values in modules that are not tensors. */
+static int mgj_values(const mgj_lister *l, const ckpt_meg_rank *rank)
+{
+    ckpt_dict root = ckpt_value_map(rank->root);
+    const char *found = NULL;
+
+    for (uint64_t i = 0; !found && i < root.n; i++) {
+        if (root.at[i].key->kind == CKPT_V_STR &&
+            strncmp(root.at[i].key->as.text.at, "model", 5) == 0)
+            found = mgj_no_tensor(root.at[i].value, MGJ_DEPTH);
+    }
+    return found ? ckpt_map_note(l->job->map, CKPT_WARNING, l->err,
+                                 "%s: '%.200s' of the model is left out: it is not a tensor",
+                                 rank->path, found)
+                 : CKPT_OK;
+}
+
 static int mgj_list_rank(mgj_lister *l, ckpt_meg_rank *rank)
 {
-    int rc = CKPT_OK;
+    int rc = mgj_values(l, rank);
 
     for (size_t i = 0; rc == CKPT_OK && i < rank->map->tensors.n; i++)
         rc = mgj_add(l, rank, rank->map->tensors.at[i]);

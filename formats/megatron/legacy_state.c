@@ -20,7 +20,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/adopt.h"
 
-enum { MGO_KINDS = 16, MGO_OPTIMIZERS = 16 };
+enum { MGO_KINDS = 16, MGO_OPTIMIZERS = 16, MGO_NODES = 1 << 20 };
 
 /* One optimizer of a run; MoE runs have a second one for experts. */
 typedef struct mgo_optimizer {
@@ -219,11 +219,50 @@ static int mgo_kinds(mgo_reader *r, const ckpt_value *optimizer, const char *inn
     return rc;
 }
 
+/* Warn about a value of the state that is left out. */
+static int mgo_state_left(const mgo_reader *r, const ckpt_meg_rank *rank, const ckpt_value *key,
+                          const char *why)
+{
+    return ckpt_map_note(r->map, CKPT_WARNING, r->err,
+                         "%s: optimizer state '%.100s' is left out: %s", rank->path,
+                         key->kind == CKPT_V_STR ? key->as.text.at : "(a number)", why);
+}
+
+/* Report the values in a rank's numbered state that are not read. */
+static int mgo_state_rest(mgo_reader *r, const ckpt_meg_rank *rank, size_t o)
+{
+    const ckpt_value *inner;
+    int rc = CKPT_OK;
+
+    (void)mgo_of_rank(r, rank, o, &inner);
+    ckpt_dict all = ckpt_value_map(ckpt_value_get(inner, "state"));
+    for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+        ckpt_dict one = ckpt_value_map(all.at[i].value);
+        if (all.at[i].key->kind != CKPT_V_INT)
+            rc = mgo_state_left(r, rank, all.at[i].key, "it belongs to no parameter");
+        for (uint64_t k = 0; rc == CKPT_OK && k < one.n; k++) {
+            const ckpt_value *key = one.at[k].key;
+            bool read = ckpt_value_is(key, "step") || one.at[k].value->kind == CKPT_V_NONE;
+            for (size_t n = 0; !read && n < r->n_kinds && one.at[k].value->kind == CKPT_V_TENSOR;
+                 n++)
+                read = ckpt_value_is(key, r->kind[n]);
+            if (!read)
+                return mgo_state_left(r, rank, key,
+                                      "it is not a tensor, or the first parameter lacks it");
+        }
+    }
+    return rc;
+}
+
 /* Read numbered state of every rank. */
 static int mgo_numbered(mgo_reader *r)
 {
     int rc = mgo_room(r);
 
+    for (size_t i = 0; i < r->grid->rank.n; i++) {
+        for (size_t o = 0; rc == CKPT_OK && o < r->n_optimizers; o++)
+            rc = mgo_state_rest(r, &r->grid->rank.at[i], o);
+    }
     for (size_t k = 0; rc == CKPT_OK && k < r->n_kinds; k++) {
         for (size_t i = 0; i < r->grid->rank.n; i++) {
             for (size_t o = 0; rc == CKPT_OK && !r->map->no_state && o < r->n_optimizers; o++)
@@ -437,7 +476,36 @@ static int mgo_read(mgo_reader *r)
     return rc == CKPT_OK && !r->map->no_state ? ckpt_meg_state(r->job, &r->group) : rc;
 }
 
-/* Collect the first rank's other values, and the random states of all ranks. */
+/* True for a rank's values beside model and optimizer. */
+static bool mgo_is_rest(const ckpt_value *key)
+{
+    return key->kind == CKPT_V_STR && strncmp(key->as.text.at, "model", 5) != 0 &&
+           strcmp(key->as.text.at, "optimizer") != 0;
+}
+
+/* Collect the values of a rank that the first rank lacks or has otherwise; the arguments, which
+ * number the rank, stay out. */
+static bool mgo_rest_own(mgo_reader *r, const ckpt_meg_rank *rank, ckpt_value *rest)
+{
+    ckpt_value *of = ckpt_value_new(r->map->arena, CKPT_V_DICT);
+    ckpt_dict all = ckpt_value_map(rank->root);
+    bool ok = of != NULL;
+
+    for (uint64_t i = 0; ok && i < all.n; i++) {
+        ckpt_value *key = all.at[i].key;
+        const ckpt_value *first;
+        if (!mgo_is_rest(key) || ckpt_value_is(key, "args"))
+            continue;
+        first = ckpt_value_get(r->grid->rank.at[0].root, key->as.text.at);
+        if (ckpt_value_is(key, "rng_state") || !first ||
+            !ckpt_value_equal(first, all.at[i].value, MGO_NODES))
+            ok = ckpt_dict_add(r->map->arena, &of->as.map, key, all.at[i].value);
+    }
+    return ok &&
+           (of->as.map.n == 0 || ckpt_dict_add_cstr(r->map->arena, &rest->as.map, rank->name, of));
+}
+
+/* Collect the first rank's other values, and those that are each rank's own. */
 static int mgo_rest(mgo_reader *r)
 {
     ckpt_arena *arena = r->map->arena;
@@ -446,18 +514,11 @@ static int mgo_rest(mgo_reader *r)
     bool ok = rest != NULL;
 
     for (uint64_t i = 0; ok && i < first.n; i++) {
-        const ckpt_value *key = first.at[i].key;
-        if (key->kind == CKPT_V_STR && strncmp(key->as.text.at, "model", 5) != 0 &&
-            strcmp(key->as.text.at, "optimizer") != 0)
+        if (mgo_is_rest(first.at[i].key))
             ok = ckpt_dict_add(arena, &rest->as.map, first.at[i].key, first.at[i].value);
     }
-    for (size_t i = 1; ok && i < r->grid->rank.n; i++) {
-        const ckpt_meg_rank *rank = &r->grid->rank.at[i];
-        ckpt_value *random = ckpt_value_get(rank->root, "rng_state"),
-                   *of = ckpt_value_new(arena, CKPT_V_DICT);
-        ok = of && (!random || (ckpt_dict_add_cstr(arena, &of->as.map, "rng_state", random) &&
-                                ckpt_dict_add_cstr(arena, &rest->as.map, rank->name, of)));
-    }
+    for (size_t i = 1; ok && i < r->grid->rank.n; i++)
+        ok = mgo_rest_own(r, &r->grid->rank.at[i], rest);
     r->job->rest = rest;
     return ok ? CKPT_OK : ckpt_fail_memory(r->err);
 }

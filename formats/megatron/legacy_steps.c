@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * legacy_steps.c: checks that the optimizers of all ranks counted the same steps.
+ * legacy_steps.c: checks that the optimizers of all ranks counted the same steps and have the same
+ * settings.
  */
 #include <assert.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "ckpt.h"
 #include "formats/megatron/legacy.h"
 
-enum { MGX_COUNTS = 4096 };
+enum { MGX_COUNTS = 4096, MGX_NODES = 1 << 20 };
 
 /* The step count of one optimizer, where it was seen first. */
 typedef struct mgx_count {
@@ -129,5 +130,85 @@ int ckpt_meg_same_steps(const ckpt_meg_job *job, const ckpt_meg_grid *grid)
     for (size_t i = 0; rc == CKPT_OK && !s.found && i < grid->rank.n; i++)
         rc = mgx_all_groups(&s, &grid->rank.at[i]);
     ckpt_reader_free(reader);
+    return rc;
+}
+
+/* ---- settings ---- */
+
+/* Find a member that differs between two dicts, except `skip`; NULL: none. */
+static const char *mgx_differs(const ckpt_value *a, const ckpt_value *b, const char *const *skip)
+{
+    for (unsigned side = 0; side < 2; side++) {
+        ckpt_dict all = ckpt_value_map(side ? b : a);
+        for (uint64_t i = 0; i < all.n; i++) {
+            const ckpt_value *key = all.at[i].key, *other;
+            bool skipped = key->kind != CKPT_V_STR;
+            for (size_t k = 0; !skipped && skip[k]; k++)
+                skipped = ckpt_value_is(key, skip[k]);
+            other = skipped ? NULL : ckpt_value_get(side ? a : b, key->as.text.at);
+            if (!skipped && !(other && ckpt_value_equal(all.at[i].value, other, MGX_NODES)))
+                return key->as.text.at;
+        }
+    }
+    return NULL;
+}
+
+/* Compare the groups and other values of one optimizer with those of the first rank. */
+static int mgx_same_optimizer(const ckpt_meg_job *job, const ckpt_meg_rank *first,
+                              const ckpt_meg_rank *rank, const ckpt_value *a, const ckpt_value *b)
+{
+    static const char *const params[] = {"params", NULL}, *const read[] = {
+                                                              "optimizer",
+                                                              "state",
+                                                              "param_groups",
+                                                              "fp32_from_fp16_params",
+                                                              "shard_fp32_from_float16_groups",
+                                                              NULL};
+    const ckpt_value *inner_a = ckpt_value_get(a, "optimizer"),
+                     *inner_b = ckpt_value_get(b, "optimizer");
+    ckpt_seq x = ckpt_value_seq(ckpt_value_get(inner_a ? inner_a : a, "param_groups")),
+             y = ckpt_value_seq(ckpt_value_get(inner_b ? inner_b : b, "param_groups"));
+    const char *what = NULL;
+
+    for (uint64_t g = 0; !what && x.n == y.n && g < x.n; g++)
+        what = mgx_differs(x.at[g], y.at[g], params);
+    what = what ? what : mgx_differs(a, b, read);
+    if (!what && inner_a && inner_b)
+        what = mgx_differs(inner_a, inner_b, read);
+    return what ? ckpt_map_problem(job->map, CKPT_EMISMATCH, job->err,
+                                   "%s: '%.100s' of its optimizer differs from that in %s: the "
+                                   "ranks were trained with different settings, or are from "
+                                   "different saves",
+                                   rank->path, what, first->name)
+                : CKPT_OK;
+}
+
+int ckpt_meg_same_settings(const ckpt_meg_job *job, const ckpt_meg_grid *grid)
+{
+    assert(job && grid && grid->rank.n > 0);
+    static const char *const schedule[] = {"opt_param_scheduler", "lr_scheduler"};
+    const ckpt_meg_rank *first = &grid->rank.at[0];
+    const ckpt_value *a = ckpt_value_get(first->root, "optimizer");
+    ckpt_seq listed = ckpt_value_seq(a);
+    int rc = CKPT_OK;
+
+    for (size_t i = 1; rc == CKPT_OK && i < grid->rank.n; i++) {
+        const ckpt_meg_rank *rank = &grid->rank.at[i];
+        const ckpt_value *b = ckpt_value_get(rank->root, "optimizer");
+        ckpt_seq own = ckpt_value_seq(b);
+        for (size_t k = 0; rc == CKPT_OK && k < 2; k++) {
+            const ckpt_value *x = ckpt_value_get(first->root, schedule[k]),
+                             *y = ckpt_value_get(rank->root, schedule[k]);
+            if (x != y && !(x && y && ckpt_value_equal(x, y, MGX_NODES)))
+                rc = ckpt_map_problem(job->map, CKPT_EMISMATCH, job->err,
+                                      "%s: its %s differs from that in %s: the ranks were trained "
+                                      "with different settings, or are from different saves",
+                                      rank->path, schedule[k], first->name);
+        }
+        if (rc == CKPT_OK && !listed.n)
+            rc = mgx_same_optimizer(job, first, rank, a, b);
+        for (uint64_t o = 0; rc == CKPT_OK && o < listed.n && o < own.n; o++)
+            rc = mgx_same_optimizer(job, first, rank, listed.at[o], own.at[o]);
+    }
     return rc;
 }
