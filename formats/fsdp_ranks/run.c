@@ -84,6 +84,7 @@ int ckpt_ranks_read(ckpt_ranks_run *r, const char *name, ckpt_ranks_file_kind ki
 
 int ckpt_ranks_take_model(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *root)
 {
+    const ckpt_value *first = r->root[CKPT_RANKS_MODEL];
     ckpt_dict dict = ckpt_value_map(root);
     int rc = CKPT_OK;
 
@@ -103,8 +104,15 @@ int ckpt_ranks_take_model(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
                              "files do not say which parameters are in it and with which shapes; "
                              "save with SHARDED_STATE_DICT or FULL_STATE_DICT",
                              file->where.file, one.where.key);
-        if (!ckpt_ranks_is_part(dict.at[i].value) && dict.at[i].value->kind != CKPT_V_OBJECT)
-            continue; // a module's extra state is no tensor: keep it as a value
+        if (!ckpt_ranks_is_part(dict.at[i].value) && dict.at[i].value->kind != CKPT_V_OBJECT) {
+            // a module's extra state is no tensor: the first rank's is kept as a value
+            const ckpt_value *key = dict.at[i].key, *own = ckpt_value_get(first, key->as.text.at);
+            if (file->where.rank > 0 &&
+                !(own && ckpt_value_equal(own, dict.at[i].value, RRU_NODES)) &&
+                !ckpt_ranked_add(r->map->arena, &r->client, key, false))
+                rc = ckpt_fail_memory(r->err);
+            continue;
+        }
         rc = ckpt_ranks_add(&r->model, &one, one.where.key, dict.at[i].value, r->err);
     }
     return rc;
@@ -272,6 +280,43 @@ static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const 
     return rc;
 }
 
+/* Warn once about a value of the optimizer that belongs to no parameter. */
+static int rru_left(const ckpt_ranks_run *r, const ckpt_value *key)
+{
+    const char *text = ckpt_arena_printf(
+        r->map->arena, "%s: optimizer state '%.100s' belongs to no parameter and is left out",
+        r->path, key->as.text.at);
+
+    if (!text)
+        return ckpt_fail_memory(r->err);
+    for (size_t i = 0; i < r->map->findings.n; i++) {
+        if (strcmp(r->map->findings.at[i].text, text) == 0)
+            return CKPT_OK;
+    }
+    return ckpt_map_note(r->map, CKPT_WARNING, r->err, "%s", text);
+}
+
+/* Report the optimizer's values beside the dicts of parameters and groups. */
+static int rru_take_others(const ckpt_ranks_run *r, const ckpt_value *root)
+{
+    ckpt_dict all = ckpt_value_map(root), state = ckpt_value_map(ckpt_value_get(root, "state"));
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+        const ckpt_value *key = all.at[i].key;
+        if (key->kind == CKPT_V_STR && !ckpt_value_is(key, "state") &&
+            !ckpt_value_is(key, "param_groups") && all.at[i].value->kind != CKPT_V_NONE)
+            rc = rru_left(r, key);
+    }
+    for (uint64_t i = 0; rc == CKPT_OK && i < state.n; i++) {
+        const ckpt_value *v = state.at[i].value;
+        if (state.at[i].key->kind == CKPT_V_STR && v->kind != CKPT_V_DICT &&
+            v->kind != CKPT_V_ODICT)
+            rc = rru_left(r, state.at[i].key);
+    }
+    return rc;
+}
+
 int ckpt_ranks_take_optim(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_value *root)
 {
     const ckpt_value *groups = ckpt_value_get(root, "param_groups"),
@@ -289,6 +334,7 @@ int ckpt_ranks_take_optim(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
                          "%s: the optimizer's groups differ from rank 0's: the files may be from "
                          "different saves",
                          file->where.file);
+    rc = rru_take_others(r, root);
     for (uint64_t i = 0; rc == CKPT_OK && i < state.n; i++)
         rc = rru_take_state(r, file, state.at[i].key, state.at[i].value);
     return rc;
