@@ -283,17 +283,10 @@ static int rru_take_state(ckpt_ranks_run *r, const ckpt_ranks_file *file, const 
 /* Warn once about a value of the optimizer that belongs to no parameter. */
 static int rru_left(const ckpt_ranks_run *r, const ckpt_value *key)
 {
-    const char *text = ckpt_arena_printf(
-        r->map->arena, "%s: optimizer state '%.100s' belongs to no parameter and is left out",
-        r->path, key->as.text.at);
-
-    if (!text)
-        return ckpt_fail_memory(r->err);
-    for (size_t i = 0; i < r->map->findings.n; i++) {
-        if (strcmp(r->map->findings.at[i].text, text) == 0)
-            return CKPT_OK;
-    }
-    return ckpt_map_note(r->map, CKPT_WARNING, r->err, "%s", text);
+    return ckpt_map_note_once(
+        r->map, CKPT_WARNING, r->err,
+        "%s: optimizer state '%.100s' belongs to no parameter and is left out", r->path,
+        key->as.text.at);
 }
 
 /* Report the optimizer's values beside the dicts of parameters and groups. */

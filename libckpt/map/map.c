@@ -577,6 +577,22 @@ int ckpt_map_note(ckpt_map *map, ckpt_severity severity, ckpt_err *err, const ch
                            err);
 }
 
+int ckpt_map_note_once(ckpt_map *map, ckpt_severity severity, ckpt_err *err, const char *fmt, ...)
+{
+    assert(fmt && severity != CKPT_ERROR);
+    va_list args;
+    const char *text;
+
+    va_start(args, fmt);
+    text = map_vprintf(map, fmt, args);
+    va_end(args);
+    for (size_t i = 0; text && i < map->findings.n; i++) {
+        if (strcmp(map->findings.at[i].text, text) == 0)
+            return CKPT_OK;
+    }
+    return map_put_finding(map, severity, CKPT_OK, text, err);
+}
+
 /* One call whether errors are collected or not, so that drivers have a single path for both. */
 int ckpt_map_problem(ckpt_map *map, int code, ckpt_err *err, const char *fmt, ...)
 {

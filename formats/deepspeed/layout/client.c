@@ -95,6 +95,37 @@ static const ckpt_value *dcl_partner(ckpt_dict dict, const ckpt_value *key, uint
     return at < dict.n && ckpt_value_equal(dict.at[at].key, key, 64) ? dict.at[at].value : NULL;
 }
 
+/* Warn once that a member of the ranks' files (of: "optimizer", "model") differs by rank. */
+static int dcl_used(const ckpt_ds_job *job, const char *of, const ckpt_value *key)
+{
+    return ckpt_map_note_once(job->map, CKPT_WARNING, job->err,
+                              "%s: %.100s: each rank's %s file has its own value; only rank 0's "
+                              "file is used",
+                              job->map->path, key->as.text.at, of);
+}
+
+/* Report a rank's module members that are no buffers: of parameters there are only placeholders. */
+static int dcl_module(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s)
+{
+    ckpt_dict first = ckpt_value_map(ckpt_value_get(head->model.root, "module")),
+              all = ckpt_value_map(ckpt_value_get(s->root, "module"));
+    ckpt_train_side x = {head->model.map, head->model.reader}, y = {s->map, s->reader};
+    uint64_t hint = 0;
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+        const ckpt_value *key = all.at[i].key, *v = all.at[i].value, *of;
+        if (key->kind != CKPT_V_STR || v->kind == CKPT_V_NONE)
+            continue;
+        of = ckpt_train_member(first, key, &hint);
+        if (!of || (v->kind != CKPT_V_TENSOR && !ckpt_train_same_value(&x, of, &y, v)))
+            rc = dcl_used(job, "model", key);
+    }
+    head->model.reader = x.reader;
+    s->reader = y.reader;
+    return rc;
+}
+
 /* Compare the buffers, which are listed in the module's order. */
 static int dcl_buffers(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s)
 {
@@ -134,6 +165,8 @@ int ckpt_ds_client_note(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s)
         return rc;
     head->client_last = NULL;
     rc = dcl_buffers(job, head, s);
+    if (rc == CKPT_OK)
+        rc = dcl_module(job, head, s);
     for (uint64_t i = 0; rc == CKPT_OK && i < first.n; i++) {
         const ckpt_value *key = first.at[i].key;
         if (dcl_is_client(key))
@@ -151,23 +184,6 @@ int ckpt_ds_client_note(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s)
 }
 
 /* ---- optimizer files ---- */
-
-/* Warn once that a member of rank's files differs by rank. */
-static int dcl_used(const ckpt_ds_job *job, const char *of, const ckpt_value *key)
-{
-    const char *text = ckpt_arena_printf(
-        job->map->arena,
-        "%s: %.100s: each rank's %s file has its own value; only rank 0's file is used",
-        job->map->path, key->as.text.at, of);
-
-    if (!text)
-        return ckpt_fail_memory(job->err);
-    for (size_t i = 0; i < job->map->findings.n; i++) {
-        if (strcmp(job->map->findings.at[i].text, text) == 0)
-            return CKPT_OK;
-    }
-    return ckpt_map_note(job->map, CKPT_WARNING, job->err, "%s", text);
-}
 
 /* True for members that differ by rank (slices), or that other checks compare. */
 static bool dcl_optim_checked(const ckpt_pair *p)

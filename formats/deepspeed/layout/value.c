@@ -19,25 +19,13 @@ static const char DSV_8BIT[] = "holds 8-bit moments of bitsandbytes in blocks of
                                "listed as the F32 values that they encode";
 static const char DSV_UNKNOWN[] = "has an unknown form and is left out of the tensors";
 
-/* Add a note once for all ranks; text: NULL if there is no memory. */
-static int dsv_once(const ckpt_ds_job *job, ckpt_severity severity, const char *text)
-{
-    if (!text)
-        return ckpt_fail_memory(job->err);
-    for (size_t i = 0; i < job->map->findings.n; i++) {
-        if (strcmp(job->map->findings.at[i].text, text) == 0)
-            return CKPT_OK;
-    }
-    return ckpt_map_note(job->map, severity, job->err, "%s", text);
-}
-
+/* Add a note once for all ranks. */
 static int dsv_note(const ckpt_ds_job *job, size_t group, const ckpt_value *key, const char *what,
                     ckpt_severity severity)
 {
-    return dsv_once(job, severity,
-                    ckpt_arena_printf(job->map->arena,
-                                      "%s: optimizer state '%.100s' of group %zu %s",
-                                      job->map->path, key->as.text.at, group, what));
+    return ckpt_map_note_once(job->map, severity, job->err,
+                              "%s: optimizer state '%.100s' of group %zu %s", job->map->path,
+                              key->as.text.at, group, what);
 }
 
 /* Note a group whose bitsandbytes state ckpt cannot list as tensors. */
@@ -174,12 +162,10 @@ static int dsv_strays(const ckpt_ds_job *job, const ckpt_ds_head *head,
         if (key->kind == CKPT_V_INT && key->as.i >= 0 && (uint64_t)key->as.i < layout->group.n)
             continue;
         (void)snprintf(number, sizeof number, "%" PRId64, key->kind == CKPT_V_INT ? key->as.i : 0);
-        rc = dsv_once(job, CKPT_WARNING,
-                      ckpt_arena_printf(job->map->arena,
-                                        "%s: optimizer state '%.100s' belongs to no parameter "
-                                        "group and is left out",
-                                        job->map->path,
-                                        key->kind == CKPT_V_STR ? key->as.text.at : number));
+        rc = ckpt_map_note_once(
+            job->map, CKPT_WARNING, job->err,
+            "%s: optimizer state '%.100s' belongs to no parameter group and is left out",
+            job->map->path, key->kind == CKPT_V_STR ? key->as.text.at : number);
     }
     return rc;
 }

@@ -86,3 +86,8 @@ with zipfile.ZipFile(path, 'w') as z:
 END
 ckpt verify -q of_ranks --made-from common
 echo "status $?"
+echo "-- a module's value of one rank that is no buffer"
+run module "0 0 0 0 0"
+python3 "$here/../hostile/planted.py" --into module/global_step4/zero_pp_rank_4_mp_rank_00_model_states.pt module text
+ckpt verify -q module
+ckpt reshard module module-out -q
