@@ -130,7 +130,13 @@ static int mgo_numbers(mgo_reader *r, const ckpt_meg_rank *rank, size_t o, size_
                 of[n++] = i;
         }
         const ckpt_value *params = g < groups.n ? ckpt_value_get(groups.at[g], "params") : NULL;
-        if (params && ckpt_value_seq(params).n != n - first[g])
+        ckpt_seq own = ckpt_value_seq(params);
+        bool fits = !params || own.n == n - first[g];
+        for (uint64_t k = 0; fits && k < own.n; k++) {
+            int64_t number = -1;
+            fits = ckpt_value_as_int(own.at[k], &number) && number == (int64_t)(first[g] + k);
+        }
+        if (!fits)
             return mgo_none(r, "nothing says which parameters are in which group", rank->path);
     }
     first[one->n] = n;

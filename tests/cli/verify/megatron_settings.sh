@@ -16,6 +16,9 @@ ckpt verify -q schedule
 plant member optimizer/optimizer text
 ckpt verify -q member
 echo "status $?"
+plant order optimizer/optimizer/param_groups/1/params/0 integer
+ckpt reshard order order-out -q
+echo "status $?"
 plant stray optimizer/optimizer/state text
 ckpt reshard stray stray-out -q
 plant value optimizer/optimizer/state/0 text
