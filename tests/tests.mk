@@ -166,6 +166,7 @@ ifneq ($(SHARED),)
 endif
 
 rest-bad: programs
+	@python3 tests/hostile/planted.py --bin $(B)/bin tests/fixtures
 ifneq ($(SHARED),)
 	@python3 tests/hostile/run_bad.py --bin $(B)/bin $(SHARED)/bad
 	@python3 tests/hostile/incomplete.py --thin --bin $(B)/bin $(SHARED)/fixtures
