@@ -459,7 +459,7 @@ class Grid:
         holders = [p for p in where.split('/') if len(p) > 2 and p != 'state!']
         return any(key in line for line in new) or any(
             'left out' in line and os.path.basename(file) in line or
-            ('left out: ' in line or 'each rank' in line) and any(re.search(r'\b%s\b' % re.escape(h), line) for h in holders)
+            ('left out: ' in line or 'each rank' in line or 'the ranks have' in line) and any(re.search(r'\b%s\b' % re.escape(h), line) for h in holders)
             for line in said.split('\n'))
 
     def cell(self, name, file, where, kind, key, verb, before, src):
