@@ -17,6 +17,7 @@
 #include "formats/fsdp_ranks/ranks.h"
 #include "formats/training/run_files.h"
 #include "formats/training/step_folders.h"
+#include "libckpt/map/state.h"
 #include "libckpt/map/whole.h"
 
 #define RFU_MODEL "pytorch_model_fsdp.bin"
@@ -306,6 +307,35 @@ static int rfu_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     return rc;
 }
 
+/*
+ * Warn about 16-bit weights with fp32 moments: torch makes moments of the parameters' dtype, so the
+ * weights were probably rounded after the save.
+ */
+static int rfu_rounded(ckpt_map *map, ckpt_err *err)
+{
+    const ckpt_state *state = map->states.n ? map->states.at[0] : NULL;
+    const char *first = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; state && i < state->param.n; i++) {
+        const ckpt_tensor *t = state->param.at[i];
+        const char *name = ckpt_arena_printf(map->arena, "exp_avg/%s", t->name);
+        size_t at = name ? ckpt_map_index(map, name, strlen(name)) : SIZE_MAX;
+        if (!name)
+            return ckpt_fail_memory(err);
+        if (at == SIZE_MAX || map->tensors.at[at]->dtype != CKPT_F32 ||
+            (t->dtype != CKPT_BF16 && t->dtype != CKPT_F16))
+            continue;
+        first = n++ == 0 ? t->name : first;
+    }
+    return n == 0 ? CKPT_OK
+                  : ckpt_map_note(map, CKPT_WARNING, err,
+                                  "%s: %.200s and %zu more parameters have 16 bits, but their "
+                                  "moments are F32: the weights may have been rounded after the "
+                                  "save, and the optimizer's own are lost then",
+                                  map->path, first, n - 1);
+}
+
 /* ckpt_directory.gather_run: a model folder with an optimizer beside the weights. */
 static int rfu_gather_run(ckpt_map *map, ckpt_map *weights, const ckpt_listing *list,
                           const ckpt_open_opts *opts, ckpt_err *err)
@@ -320,6 +350,8 @@ static int rfu_gather_run(ckpt_map *map, ckpt_map *weights, const ckpt_listing *
         rc = ckpt_train_files_left(map, list, err);
     if (rc == CKPT_OK)
         rc = rfu_finish(&r, list);
+    if (rc == CKPT_OK)
+        rc = rfu_rounded(map, err);
     ckpt_ranks_run_free(&r);
     return rc;
 }

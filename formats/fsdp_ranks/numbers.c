@@ -655,8 +655,11 @@ static int rnm_find(rnm_finder *f)
             return rnm_keep(f);
         f->out->why = fits ? "the optimizer names its parameters by number, and the shapes in a "
                              "group are the model's, but in another order" RNM_HELP
-                           : "the optimizer names its parameters by number, and shapes do not "
-                             "show which parameters are in which group";
+                      : f->out->order
+                          ? "the optimizer names its parameters by number, and shapes do not show "
+                            "which parameters of the given order are in which group"
+                          : "the optimizer names its parameters by number, and shapes do not show "
+                            "which parameters are in which group" RNM_HELP;
         return CKPT_OK;
     }
     if (f->out->form == CKPT_RANKS_WHOLE) {

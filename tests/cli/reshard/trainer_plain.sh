@@ -16,20 +16,22 @@ groups = [n for n in shapes if 'norm' not in n], [n for n in shapes if 'norm' in
 order = groups[0] + groups[1]
 
 
-def weights(path):
+def weights(path, half=False):
     header, data = {}, b''
     for name in sorted(shapes):
         values = filled(shapes[name], (order.index(name) + 1) / 8).storage.values
-        header[name] = {'dtype': 'F32', 'shape': shapes[name], 'data_offsets': [len(data), len(data) + 4 * len(values)]}
-        data += struct.pack('<%df' % len(values), *values)
+        start = len(data)
+        data += b''.join(struct.pack('<f', v)[2 * half:] for v in values)
+        header[name] = {'dtype': 'BF16' if half else 'F32', 'shape': shapes[name], 'data_offsets': [start, len(data)]}
     text = json.dumps(header).encode()
     with open(path, 'wb') as f:
         f.write(struct.pack('<Q', len(text)) + text + data)
 
 
-def run(folder, kind):
+def run(folder, kind, groups=groups, half=False):
+    order = groups[0] + groups[1]
     os.mkdir(folder)
-    weights(folder + '/model.safetensors')
+    weights(folder + '/model.safetensors', half)
     with open(folder + '/config.json', 'w') as f:
         json.dump({'architectures': ['LlamaForCausalLM'], 'model_type': kind, 'hidden_size': 4, 'intermediate_size': 6, 'vocab_size': 8,
                    'num_hidden_layers': LAYERS, 'num_attention_heads': 1, 'tie_word_embeddings': True}, f)
@@ -46,6 +48,11 @@ def run(folder, kind):
 
 run('run', 'llama')
 run('unknown', 'unheard_of')
+run('half', 'llama', half=True)
+trained = [[n for n in g if 'layers.3.' not in n] for g in groups]
+run('frozen', 'llama', trained)
+with open('trained', 'w') as f:
+    f.write('\n'.join(trained[0]) + '\n\n' + '\n'.join(trained[1]) + '\n')
 with open('order', 'w') as f:
     f.write('\n'.join(groups[0]) + '\n\n' + '\n'.join(groups[1]) + '\n')
 with open('short', 'w') as f:
@@ -79,6 +86,13 @@ show unknown
 show unknown --order order
 show unknown --order short
 show unknown --order stored
+echo "-- a frozen layer, whose shapes are those of the others"
+show frozen
+ckpt reshard -q frozen given --to zero --world 3 --stage 3 --order trained
+ckpt ls -l given 2>/dev/null | grep -c frozen
+echo "-- weights that were rounded after the save"
+ckpt reshard -q half rounded --to zero --world 3 --stage 3
+echo "status $?"
 echo "-- weights alone"
 ckpt info run | grep optimizer
 ckpt reshard -q unknown fresh --world 3 --stage 3 --order stored --drop-optimizer
