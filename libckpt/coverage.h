@@ -3,8 +3,8 @@
  * coverage.h: decides whether a list of files, which a manifest or a signature vouches for, has all
  * files that a checkpoint is read from.
  *
- * Files are compared by what they are on the disk, through links, because a checkpoint may name a
- * file by another path.
+ * Files are compared by device and inode, after following links, because a checkpoint may refer to
+ * a file by another path than the list does.
  */
 #ifndef CKPT_COVERAGE_H
 #define CKPT_COVERAGE_H
@@ -34,8 +34,7 @@ const char *ckpt_coverage_gap(ckpt_coverage *c, const char *path, const ckpt_map
  * Open a checkpoint to know its files: tag and whole_checkpoint of `open` count; NULL: a shard
  * stands for its checkpoint.
  *
- * out      of a checkpoint whose optimizer state is damaged, a map of the rest, besides the error;
- *          else NULL with the error
+ * out      after a failure NULL; but if only the optimizer state is damaged, a map of the rest
  */
 int ckpt_coverage_open(ckpt_map **out, const char *path, const ckpt_open_opts *open, ckpt_err *err);
 

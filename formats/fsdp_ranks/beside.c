@@ -172,7 +172,7 @@ static int rbs_values(rbs_weights *w)
     return rc;
 }
 
-/* Take over what the driver of the weights found out about the model. */
+/* Copy findings and facts about the model, such as its type, from the map of the weights. */
 static int rbs_facts(ckpt_ranks_run *r, const ckpt_map *weights)
 {
     int rc = ckpt_map_merge_notes(r->map, weights, r->err);

@@ -241,7 +241,7 @@ static const hft_bias hft_biased[] = {
      "attention_bias", false},
 };
 
-/* True if the prefix of a layer says that it is the language model's. */
+/* True if the name of a layer has "language_model" in its prefix. */
 static bool hft_says_text(const char *name, size_t n_prefix)
 {
     const char *at = strstr(name, "language_model");

@@ -16,9 +16,9 @@
 int ckpt_train_buffers(ckpt_map *map, const ckpt_state *state, ckpt_err *err);
 
 /*
- * List the frozen parameters of unsharded files that may be buffers, because neither their names
- * nor those beside them show what they are: "rope.inv_freq, pos.table and 3 more".  "": none; NULL:
- * no memory.
+ * List the frozen parameters of unsharded files that may be buffers: their names are not those of
+ * known parameters, and their modules have no trained parameters.  Returns a text such as
+ * "rope.inv_freq, pos.table and 3 more", "" if there are none, NULL if memory runs out.
  */
 const char *ckpt_train_doubtful(ckpt_arena *arena, const ckpt_map *map, const ckpt_state *state);
 

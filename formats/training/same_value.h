@@ -7,7 +7,7 @@
 
 #include "libckpt/map/map.h"
 
-/* A side of the comparison: the map whose sources the tensors of a value refer to. */
+/* One side of the comparison: the map with the bytes of the value's tensors. */
 typedef struct ckpt_train_side {
     ckpt_map *map;
     ckpt_reader *reader; /* made when it is needed; the caller frees it (ckpt_reader_free) */

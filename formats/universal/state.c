@@ -368,7 +368,7 @@ int ckpt_uni_state_make(ckpt_uni *u)
         world < 0 || world > UINT32_MAX)
         world = 0;
     state->world = (uint32_t)world;
-    // the lists of values have an entry for each rank whose model file is here
+    // without the model files of all ranks, only the names of differing values are known
     state->client = u->head.client;
     for (ckpt_ranked *r = state->client; r; r = r->next)
         r->at = u->head.world == state->world ? r->at : NULL;

@@ -254,7 +254,10 @@ static bool cast_is_large(ckpt_dtype from, const unsigned char *src, size_t n)
     return large;
 }
 
-/* Count the elements of blocks with finite source elements whose scales are not finite, or 0. */
+/*
+ * Count the elements of blocks whose scale became infinite, NaN or 0 although the source elements
+ * are finite.
+ */
 static void cast_lost_blocks(ckpt_lost *sum, const cast_scales *s, ckpt_dtype from,
                              const unsigned char *dst, const unsigned char *src, size_t n_elems)
 {

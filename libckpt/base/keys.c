@@ -61,8 +61,8 @@ static const EVP_MD *ec_hash(const EVP_PKEY *key)
 }
 
 /*
- * Name the curve of a key and write its point in full, whatever form its file has: the hint is the
- * hash of that form, because the other verifiers know no other one.
+ * Give the key the form with the curve's name and an uncompressed point.  Other verifiers hash this
+ * form, so the hint in a signature must be its hash, whatever form the key's file has.
  */
 static bool ec_usual(EVP_PKEY *key)
 {

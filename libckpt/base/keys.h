@@ -55,7 +55,8 @@ int ckpt_certs_der(const ckpt_certs *c, size_t i, ckpt_bytes *out, ckpt_err *err
  * Check the first certificate: it may sign, it is valid now, and the others lead from it to a
  * self-signed one in trusted. Set *out to its key.
  *
- * trusted  NULL: check their usages and the time of the first, of a signer who knows the own one
+ * trusted  NULL: the signer checks its own chain: only the certificates' usages, and whether the
+ *          first is valid now
  * name     of the file with the chain
  * Errors   CKPT_EDIGEST: it must not be trusted; CKPT_EUNSUPPORTED: its key; CKPT_ELIMIT
  */

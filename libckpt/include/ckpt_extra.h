@@ -381,7 +381,8 @@ CKPT_API int ckpt_sign(const char *path, const ckpt_sign_opts *opts, ckpt_sign_r
 
 /*
  * Check a signature, then compare the files with the signed list. Findings of severity 1: files
- * that the signer left out; a path that ckpt_open refuses, whose files elsewhere nobody knows.
+ * that the signer left out; a path that ckpt_open refuses, because ckpt cannot tell then whether
+ * the model is also read from files outside of it.
  *
  * Errors   CKPT_EDIGEST: another key, a certificate that must not be trusted or has expired, a
  *          changed, removed, added or renamed file, a file that the checkpoint at path is read from
@@ -440,9 +441,11 @@ CKPT_API void ckpt_attest_free(ckpt_attested *a);
 CKPT_API const ckpt_option *ckpt_attest_option_at(const ckpt_attested *a, size_t i);
 
 /*
- * Compare the hashes of the statement with the files of the result at target, and with the files of
- * the source, whose map is opened as for the conversion; finding receives each difference, or is
- * NULL. n_files gets the number of files.
+ * Compare the hashes of the statement with the files of the result at target and of the source.
+ *
+ * from     the source, opened with the options of the conversion
+ * opts     its `finding` receives each difference
+ * n_files  gets the number of files that were compared
  *
  * Errors   CKPT_EDIGEST: a file differs or is missing; CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED
  */

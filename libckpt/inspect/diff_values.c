@@ -557,10 +557,10 @@ static int dv_folders(dv_work *w, const ckpt_map *a, const ckpt_map *b, ckpt_err
 
 /* ---- training state ---- */
 
-/* Lists of values that differ by rank in two states, the name of what has them, and rank 0's. */
+/* The values that differ by rank in two states a and b, and the trees with rank 0's values. */
 typedef struct dv_ranked {
     const ckpt_ranked *a, *b;
-    const char *of;
+    const char *of; /* begins the names in messages: "param_groups[0]." */
     const ckpt_value *a_first[2], *b_first[2]; /* [in_entry] */
 } dv_ranked;
 

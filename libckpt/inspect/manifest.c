@@ -244,8 +244,8 @@ static bool man_foreign(const char *name, mode_t mode)
 }
 
 /*
- * Look at an entry: *what stays NULL for a file or a folder, which st describes, through links to
- * files.
+ * Look at a folder's entry.  A file, a link to a file, or a folder: st describes it, and *what is
+ * NULL.  Anything else: *what says what it is ("a link to a folder").
  */
 static int man_look(struct stat *st, const char **what, const char *path, ckpt_err *err)
 {

@@ -492,7 +492,8 @@ static int manc_all(manc_check *c, ckpt_arena *a, const char *path)
     if (rc == CKPT_OK)
         rc = manc_files(c, &found);
     if (rc == CKPT_OK && c->n_bad == 0 && opened != CKPT_OK)
-        rc = ckpt_fail(c->err, opened, "%s (so nobody knows whether the manifest lists its files)",
+        rc = ckpt_fail(c->err, opened,
+                       "%s (so ckpt cannot tell whether the manifest lists all its files)",
                        why.text);
     else if (rc == CKPT_OK && c->n_bad == 0)
         rc = manc_cover(c, a, path, map);
