@@ -16,6 +16,7 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/commit/latest.h"
 #include "libckpt/coverage.h"
+#include "libckpt/io/dir.h"
 #include "libckpt/io/io.h"
 #include "libckpt/sign/bundle.h"
 #include "libckpt/sign/folder.h"
@@ -31,7 +32,8 @@ typedef struct sgn_job {
     ckpt_run_opts run;
     ckpt_key *key;     /* NULL: certificates vouch */
     ckpt_certs *certs; /* signing: the chain; checking: the trusted ones; or NULL */
-    char *folder;      /* folder of the bundle, by its real path */
+    ckpt_dir dir;      /* signing: the folder of the bundle, which is made if it is missing */
+    char *folder;      /* its real path */
     const char *file;  /* name of the bundle in it */
     const char *own; /* path of the bundle below the model, in the list's arena; NULL: elsewhere */
     ckpt_sign_report report;
@@ -41,11 +43,12 @@ static void sgn_free(sgn_job *j)
 {
     ckpt_key_free(j->key);
     ckpt_certs_free(j->certs);
+    ckpt_dir_close(&j->dir);
     free(j->folder);
 }
 
 /* Find the folder and the name of the bundle. */
-static int sgn_place(sgn_job *j, ckpt_err *err)
+static int sgn_place(sgn_job *j, bool signing, ckpt_err *err)
 {
     const char *signature = j->opts.signature;
     const char *slash = signature ? strrchr(signature, '/') : NULL;
@@ -59,6 +62,10 @@ static int sgn_place(sgn_job *j, ckpt_err *err)
                      : slash            ? (int)(slash - signature)
                                         : 1,
                      slash ? signature : ".");
+    int rc =
+        signing && n > 0 && n < (int)sizeof folder ? ckpt_dir_make(&j->dir, folder, err) : CKPT_OK;
+    if (rc != CKPT_OK)
+        return rc;
     j->folder = n > 0 && n < (int)sizeof folder ? realpath(folder, NULL) : NULL;
     return j->folder
                ? CKPT_OK
@@ -70,7 +77,7 @@ static int sgn_place(sgn_job *j, ckpt_err *err)
 static int sgn_begin(sgn_job *j, const char *path, const ckpt_sign_opts *opts, bool signing,
                      ckpt_err *err)
 {
-    *j = (sgn_job){.path = path};
+    *j = (sgn_job){.path = path, .dir = CKPT_DIR_NONE};
     int rc = ckpt_opts_take(&j->opts, sizeof j->opts, opts, "ckpt_sign_opts", err);
 
     if (rc == CKPT_OK)
@@ -90,7 +97,7 @@ static int sgn_begin(sgn_job *j, const char *path, const ckpt_sign_opts *opts, b
         rc = (signing ? ckpt_key_private : ckpt_key_public)(&j->key, o->key_name, o->key, err);
     if (rc == CKPT_OK && o->cert)
         rc = ckpt_certs_read(&j->certs, o->cert_name, o->cert, err);
-    return rc == CKPT_OK ? sgn_place(j, err) : rc;
+    return rc == CKPT_OK ? sgn_place(j, signing, err) : rc;
 }
 
 /* Fill the report's signer. */
@@ -263,6 +270,10 @@ int ckpt_sign(const char *path, const ckpt_sign_opts *opts, ckpt_sign_report *re
         rc = sgn_signer(&j, &bundle, err);
     if (rc == CKPT_OK)
         rc = sgn_write(&j, &bundle, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_dir_sync_made(&j.dir, err);
+    if (rc == CKPT_OK)
+        j.dir.n_made = 0; // they stay
     if (rc == CKPT_OK)
         ckpt_opts_give(report, &j.report, sizeof j.report);
     bundle.chain = NULL;

@@ -17,6 +17,10 @@ try --key "$keys/past.key" --cert "$keys/past.chain"
 try --key "$keys/tls.key" --cert "$keys/tls.chain"
 try --key "$keys/p256.key" -o none/of/these/m.sig
 ls none 2>&1
+try --no-sandbox --key "$keys/p256.key" -o nor/of/these/m.sig
+ls nor 2>&1
+try --no-sandbox --key "$keys/past.key" --cert "$keys/past.chain" -o never/m.sig
+ls never 2>&1
 try --key "$keys/p256.key" --json
 try --key "$keys/p256.key"
 try --key "$keys/good.key" --cert "$keys/good.chain" --force
