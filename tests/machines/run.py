@@ -72,13 +72,22 @@ def conversions(m, b, name, source, training, some):
     remove(whole)
 
 
+def command_of(pid):
+    """The name of a process's program; '' once the process has ended."""
+    try:
+        with open('/proc/%d/comm' % pid, encoding='utf-8') as f:
+            return f.read().strip()
+    except OSError:
+        return ''
+
+
 def gone(m, b, source):
     """A machine goes while ckpt runs: it ends, names nothing, and the rest of the machines does it."""
     words = [b + '/ckpt', 'reshard', source, m.work + '/out', '--world', '3']
     for victim in (2, 1):
         p = m.mpirun(['1:1', '2:1'], words, {'CKPT_MPI_LIMIT': '5'}.items())
         for _ in range(1000):
-            if any(os.path.exists('/proc/%d' % x) and open('/proc/%d/comm' % x).read() == 'ckpt\n' for x in m.processes(victim)):
+            if any(command_of(x) == 'ckpt' for x in m.processes(victim)):
                 break
             time.sleep(0.01)
         m.kill(victim)

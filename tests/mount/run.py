@@ -8,6 +8,7 @@ Each case is a function named case_*.  Bytes of views are held against written o
 Where no file system can be mounted the cases that need one are skipped, and that is said.
 """
 import argparse
+import contextlib
 import errno
 import filecmp
 import json
@@ -485,8 +486,7 @@ def case_daemon(case):
     # what the caller holds open is not held for longer
     with open(os.path.join(case.work, 'lock'), 'w') as lock:
         subprocess.run([case.bin + '/ckpt', 'mount', '--daemon', '-q', case.source(ZERO), at, '--to', 'hf'], check=True, pass_fds=(lock.fileno(),))
-        held = [os.readlink('/proc/%s/fd/%s' % (pid, fd)) for pid in os.listdir('/proc') if pid.isdigit() and ours(pid, at)
-                for fd in os.listdir('/proc/%s/fd' % pid)]
+        held = [name for pid in os.listdir('/proc') if pid.isdigit() and ours(pid, at) for name in open_files(pid)]
     case.check(held and not [x for x in held if x.endswith('/lock')], 'held: %s' % held)
     subprocess.run(['fusermount3', '-u', at], check=True)
     case.check(gone(at), 'the folder stays')
@@ -504,6 +504,18 @@ def case_daemon(case):
         p = case.run('mount', '--daemon', *words)
         case.check(p.returncode == status and p.stderr, '%s: status %d: %s' % (words, p.returncode, p.stderr))
         case.check(not os.path.lexists(at), 'a folder was left')
+
+
+def open_files(pid):
+    """The names of what a process holds open; a file that it closes meanwhile, and all of one that ends, are left out."""
+    names = []
+    try:
+        for fd in os.listdir('/proc/%s/fd' % pid):
+            with contextlib.suppress(FileNotFoundError):
+                names.append(os.readlink('/proc/%s/fd/%s' % (pid, fd)))
+    except OSError:
+        pass
+    return names
 
 
 def ours(pid, at):
