@@ -13,7 +13,8 @@
 
 enum {
     SMV_DEPTH = 64,
-    SMV_NODES = 1 << 24,
+    SMV_NODES = 1 << 22,
+    SMV_KEY = 64,       /* nodes of a key */
     SMV_BLOCK = 1 << 16 /* bytes that are read at once, and the most of a record with a checksum */
 };
 
@@ -122,7 +123,11 @@ static bool smv_same_list(smv_pair *p, ckpt_seq a, ckpt_seq b, unsigned depth)
 
 static bool smv_is_key(const ckpt_value *a, const ckpt_value *b)
 {
-    return a->kind == CKPT_V_STR && b->kind == CKPT_V_STR && a->as.text.n == b->as.text.n &&
+    if (a->kind != b->kind)
+        return false;
+    if (a->kind != CKPT_V_STR)
+        return ckpt_value_equal(a, b, SMV_KEY);
+    return a->as.text.n == b->as.text.n &&
            memcmp(a->as.text.at, b->as.text.at, (size_t)a->as.text.n) == 0;
 }
 
@@ -139,24 +144,21 @@ const ckpt_value *ckpt_train_member(ckpt_dict dict, const ckpt_value *key, uint6
     return NULL;
 }
 
-/* Compare two dicts; other keys than strings must be in one order. */
+/* Compare two dicts, whose pairs may be in another order. */
 static bool smv_same_dict(smv_pair *p, ckpt_dict a, ckpt_dict b, unsigned depth)
 {
     bool same = a.n == b.n;
     uint64_t hint = 0;
 
-    for (uint64_t i = 0; same && i < a.n; i++) {
+    for (uint64_t i = 0; same && i < a.n && p->left > 0; i++) {
         const ckpt_value *key = a.at[i].key, *other = b.at[i].value;
-        if (key->kind != CKPT_V_STR) {
-            same = smv_same(p, key, b.at[i].key, depth);
-        } else if (!smv_is_key(key, b.at[i].key)) {
+        if (!smv_is_key(key, b.at[i].key)) {
             p->left = p->left > a.n ? p->left - a.n : 0;
             other = ckpt_train_member(b, key, &hint);
-            same = other != NULL;
         }
-        same = same && smv_same(p, a.at[i].value, other, depth);
+        same = other && smv_same(p, a.at[i].value, other, depth);
     }
-    return same;
+    return same && p->left > 0;
 }
 
 static bool smv_same_object(smv_pair *p, const ckpt_object *a, const ckpt_object *b, unsigned depth)

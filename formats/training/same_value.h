@@ -22,8 +22,8 @@ typedef struct ckpt_train_side {
 bool ckpt_train_same_value(ckpt_train_side *x, const ckpt_value *a, ckpt_train_side *y,
                            const ckpt_value *b);
 
-/* The member of a dict with a string key; the search begins at *hint and leaves it behind the
- * member, so that dicts in one order take linear time.  NULL: none. */
+/* The member of a dict with a key; the search begins at *hint and leaves it behind the member, so
+ * that dicts in one order take linear time.  NULL: none. */
 const ckpt_value *ckpt_train_member(ckpt_dict dict, const ckpt_value *key, uint64_t *hint);
 
 #endif

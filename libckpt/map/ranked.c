@@ -133,7 +133,7 @@ static int rv_lost_client(ckpt_map *to, const ckpt_state *state, ckpt_err *err)
             continue;
         if (n++ < MOST)
             names = ckpt_arena_printf(to->arena, "%s%s%.80s", names, *names ? ", " : "",
-                                      r->key->as.text.at);
+                                      r->key->as.text.n ? r->key->as.text.at : "''");
     }
     if (names && n > MOST)
         names = ckpt_arena_printf(to->arena, "%s and %zu more", names, n - MOST);

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Add values of a training program to DeepSpeed's model file, as its client_state: client_values.py FILE RANK.
+"""Add values of a training program to DeepSpeed's model file, as its client_state: client_values.py FILE RANK [odd].
 
-seen is equal on all ranks; rng (a tensor), sampler.at and, on ranks from 3 on, late are each rank's own.
+seen is equal on all ranks; rng (a tensor), sampler.at and, on ranks from 3 on, late are each rank's own.  odd: values that are equal
+but in another order on each second rank (a dict whose values are of several kinds, a set), the same list 2 ** 40 times over, nested
+lists, and a key without text that differs.
 """
 import io
 import pickle
@@ -34,6 +36,16 @@ def main():
     values = {'seen': 40, 'rng': Tensor([rank, 7], (2,)), 'sampler': {'at': 10 * rank, 'epoch': 1}}
     if rank >= 3:
         values['late'] = 'rank %d' % rank
+    if sys.argv[3:] == ['odd']:
+        pairs = [(0, Tensor([3, 4], (2,))), (1, 5), ((2, 'x'), 'text'), ('y', None)]
+        many, nested = [0], []
+        for _ in range(40):
+            many = [many, many]
+        for _ in range(50):
+            nested = [nested]
+        values = {'mixed': dict(pairs[::-1] if rank % 2 else pairs), 'set': {8, 0} if rank % 2 else {0, 8}, '': rank, 'nested': nested}
+        if rank == 4:
+            values['many'] = many
     more = b''.join(dumped(key) + dumped(value) + b's' for key, value in values.items())
     with zipfile.ZipFile(path, 'w', zipfile.ZIP_STORED) as z:
         for name, data in records:

@@ -85,22 +85,12 @@ static int dcl_note(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s
     return s->rank < head->world ? ckpt_ds_value_copy(job, s, m->own, &r->at[s->rank]) : CKPT_OK;
 }
 
-/* The value of a key in a dict of the other rank; keys that are not strings must be in one order.
- */
-static const ckpt_value *dcl_partner(ckpt_dict dict, const ckpt_value *key, uint64_t at,
-                                     uint64_t *hint)
-{
-    if (key->kind == CKPT_V_STR)
-        return ckpt_train_member(dict, key, hint);
-    return at < dict.n && ckpt_value_equal(dict.at[at].key, key, 64) ? dict.at[at].value : NULL;
-}
-
 /* Warn once that a member of the ranks' files (of: "optimizer", "model") differs by rank. */
 static int dcl_used(const ckpt_ds_job *job, const char *of, const ckpt_value *key)
 {
     return ckpt_map_note_once(job->map, CKPT_WARNING, job->err,
-                              "%s: %.100s: each rank's %s file has its own value; only rank 0's "
-                              "file is used",
+                              "%s: %.100s: the ranks' %s files have different values; only rank "
+                              "0's is used",
                               job->map->path, key->as.text.at, of);
 }
 
@@ -172,12 +162,12 @@ int ckpt_ds_client_note(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s)
         if (dcl_is_client(key))
             rc = dcl_note(
                 job, head, s,
-                &(dcl_member){key, false, first.at[i].value, dcl_partner(own, key, i, &hint)});
+                &(dcl_member){key, false, first.at[i].value, ckpt_train_member(own, key, &hint)});
     }
     hint = 0;
     for (uint64_t i = 0; rc == CKPT_OK && i < own.n; i++) {
         const ckpt_value *key = own.at[i].key;
-        if (dcl_is_client(key) && !dcl_partner(first, key, i, &hint))
+        if (dcl_is_client(key) && !ckpt_train_member(first, key, &hint))
             rc = dcl_note(job, head, s, &(dcl_member){key, false, NULL, own.at[i].value});
     }
     return rc;
@@ -254,13 +244,13 @@ int ckpt_ds_client_join(const ckpt_ds_job *job, ckpt_state *to, const ckpt_state
     for (uint64_t i = 0; rc == CKPT_OK && i < a.n; i++) {
         const ckpt_value *key = a.at[i].key;
         if (dcl_is_client(key) &&
-            !ckpt_train_same_value(&side, a.at[i].value, &side, dcl_partner(b, key, i, &hint)))
+            !ckpt_train_same_value(&side, a.at[i].value, &side, ckpt_train_member(b, key, &hint)))
             rc = dcl_lost(job, &to->client, key);
     }
     hint = 0;
     for (uint64_t i = 0; rc == CKPT_OK && i < b.n; i++) {
         const ckpt_value *key = b.at[i].key;
-        if (dcl_is_client(key) && !dcl_partner(a, key, i, &hint))
+        if (dcl_is_client(key) && !ckpt_train_member(a, key, &hint))
             rc = dcl_lost(job, &to->client, key);
     }
     ckpt_reader_free(side.reader);
