@@ -332,7 +332,7 @@ static int rfu_rounded(ckpt_map *map, ckpt_err *err)
                   : ckpt_map_note(map, CKPT_WARNING, err,
                                   "%s: %.200s and %zu more parameters have 16 bits, but their "
                                   "moments are F32: the weights may have been rounded after the "
-                                  "save, and the optimizer's own are lost then",
+                                  "save; if so, the exact fp32 weights are not in this folder",
                                   map->path, first, n - 1);
 }
 

@@ -742,7 +742,7 @@ static int rru_facts(ckpt_ranks_run *r)
 
     for (const ckpt_ranked *c = r->client; names && c; c = c->next)
         names = ckpt_arena_printf(r->map->arena, "%s%s%.80s", names, *names ? ", " : "",
-                                  c->key->as.text.at);
+                                  c->key->as.text.n ? c->key->as.text.at : "''");
     if (!names)
         return ckpt_fail_memory(r->err);
     if (rc == CKPT_OK && *names)
