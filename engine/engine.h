@@ -21,6 +21,7 @@
 #include <signal.h>
 
 #include "engine/comm/patience.h"
+#include "engine/data/data.h"
 #include "engine/save/save.h"
 #include "engine/scores.h"
 #include "engine/zero/zero.h"
@@ -98,7 +99,10 @@ typedef struct zt_about {
     int64_t loaded_steps; /* updates before the checkpoint was saved */
     bool with_optimizer;  /* moments, steps, schedule and scaler were restored too */
     int64_t optimizer_updates, updates; /* of the checkpoint, see zt_loaded */
-    uint64_t left_out[2]; /* records of options.data and eval_data without an answer in a row */
+    const char *replaced;               /* see zt_loaded */
+    zt_data_unused unused[2];           /* of options.data and options.eval_data */
+    uint64_t n_samples[2];              /* in them */
+    uint64_t row[2];                    /* most tokens of a sample in them */
 } zt_about;
 
 /*

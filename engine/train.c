@@ -284,8 +284,17 @@ void zt_engine_about(const zt_engine *e, zt_about *out)
                       .with_optimizer = e->loaded.with_optimizer,
                       .optimizer_updates = e->loaded.optimizer_updates,
                       .updates = e->loaded.updates,
-                      .left_out = {e->data ? zt_data_left_out(e->data) : 0,
-                                   e->eval_data ? zt_data_left_out(e->eval_data) : 0}};
+                      .replaced = e->loaded.replaced};
+    for (size_t i = 0; i < 2; i++) {
+        const zt_data *d = i == 0 ? e->data : e->eval_data;
+        uint64_t batch;
+
+        if (!d)
+            continue;
+        out->unused[i] = zt_data_get_unused(d);
+        out->n_samples[i] = zt_data_count(d);
+        zt_data_shape(d, &batch, &out->row[i]);
+    }
 }
 
 void zt_engine_standing(const zt_engine *e, zt_standing *out)

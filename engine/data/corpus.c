@@ -136,7 +136,8 @@ static int crp_answer(crp_source *s, ckpt_err *err)
         labels = labels || a->trained.at[i];
     for (uint64_t i = 0; rc == CKPT_OK && labels && i < n; i++)
         rc = crp_add(s, a->ids.at[i], !a->trained.at[i], err);
-    s->base.left_out += rc == CKPT_OK && !labels;
+    s->base.unused.records += rc == CKPT_OK && !labels;
+    s->base.unused.cut += rc == CKPT_OK && labels && n < a->ids.n;
     if (rc != CKPT_OK || !labels)
         return rc;
     start = ckpt_vec_push(&s->start);
@@ -235,6 +236,7 @@ static int crp_count(crp_source *s, ckpt_err *err)
 
     s->base.ragged = s->answers && !s->packing;
     s->base.count = s->base.ragged ? s->start.n - 1 : tokens / s->base.seq;
+    s->base.unused.tokens = s->base.ragged ? 0 : tokens % s->base.seq;
     s->base.has = (zt_has){
         .attention_mask = s->base.ragged, .labels = s->answers, .label_per_token = s->answers};
     if (s->base.count > 0)

@@ -122,6 +122,13 @@ static int dt_check(zt_data *d, ckpt_err *err)
     return rc;
 }
 
+/* Use only the first samples. */
+static void dt_limit(zt_source *s, uint64_t limit)
+{
+    s->count = limit;
+    s->unused.tokens = 0;
+}
+
 int zt_data_open(zt_data **out, const zt_data_opts *opts, ckpt_err *err)
 {
     zt_data *d = ckpt_alloc(sizeof *d);
@@ -136,7 +143,7 @@ int zt_data_open(zt_data **out, const zt_data_opts *opts, ckpt_err *err)
                        "%s: zerotrain replays this file whole, so --max_%s_samples does not apply",
                        opts->path, opts->evaluate ? "eval" : "train");
     if (rc == CKPT_OK && opts->limit > 0 && opts->limit < d->source->count)
-        d->source->count = opts->limit;
+        dt_limit(d->source, opts->limit);
     if (rc == CKPT_OK && (d->source->count == 0 || d->source->seq == 0))
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s: holds no samples", opts->path);
     if (rc == CKPT_OK) {
@@ -173,9 +180,9 @@ void zt_data_free(zt_data *d)
 
 /* ---- properties ---- */
 
-uint64_t zt_data_left_out(const zt_data *d)
+zt_data_unused zt_data_get_unused(const zt_data *d)
 {
-    return d->source->left_out;
+    return d->source->unused;
 }
 
 uint64_t zt_data_count(const zt_data *d)

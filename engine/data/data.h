@@ -55,8 +55,18 @@ void zt_data_free(zt_data *d); /* NULL is fine */
 uint64_t zt_data_count(const zt_data *d);
 uint64_t zt_data_batches(const zt_data *d);
 
-/* Instructions and conversations that have no answer within the tokens of a row. */
-uint64_t zt_data_left_out(const zt_data *d);
+/* Parts of a data file that no sample has. */
+typedef struct zt_data_unused {
+    uint64_t records; /* instructions and conversations that have no answer within a row */
+    uint64_t cut;     /* samples with more tokens than a row, whose last tokens are not used */
+    uint64_t tokens;  /* tokens at the end that do not fill a sample */
+} zt_data_unused;
+
+/*
+ * Count the parts that are not used.  Rank 0 alone counts the cut texts of a classifier.  With
+ * zt_data_opts.limit, what follows the last sample does not count.
+ */
+zt_data_unused zt_data_get_unused(const zt_data *d);
 
 /* Size of the largest batch: samples, and tokens of each. */
 void zt_data_shape(const zt_data *d, uint64_t *batch, uint64_t *seq);

@@ -37,9 +37,9 @@ struct zt_source {
     uint64_t seq;    /* tokens of a row */
     uint64_t target; /* tokens of a row of labels if they are another sequence (T5), else 0 */
     zt_has has;
-    uint64_t left_out; /* records without an answer within the tokens of a row */
-    bool ragged;       /* samples differ in length, so a batch is cut to its longest */
-    bool checked;      /* the source has already checked all samples */
+    zt_data_unused unused;
+    bool ragged;  /* samples differ in length, so a batch is cut to its longest */
+    bool checked; /* the source has already checked all samples */
     // recorded inputs: sample = ((micro step * ranks) + rank) * batch + k
     bool replay;
     uint64_t steps, ranks, batch;

@@ -34,7 +34,6 @@ typedef struct tx_source {
     zt_wordpiece *pieces;
     tx_rows rows;
     tx_names names; /* names of classes */
-    int32_t *id;
 } tx_source;
 
 enum { TX_TSV, TX_CSV, TX_JSONL };
@@ -431,6 +430,27 @@ static int tx_pieces(tx_source *s, const zt_data_opts *o, ckpt_err *err)
     return rc;
 }
 
+/* Count the texts that tx_get cuts, on rank 0. */
+static int tx_count_cut(tx_source *s, const zt_data_opts *o, ckpt_err *err)
+{
+    const uint64_t most = s->base.seq;
+    const size_t rows = o->limit > 0 && o->limit < s->rows.n ? (size_t)o->limit : s->rows.n;
+    int32_t *id = ckpt_alloc((size_t)(most + 1) * sizeof *id);
+    int64_t n = 0;
+
+    for (size_t i = 0; id && n >= 0 && o->rank == 0 && i < rows; i++) {
+        const tx_row *r = &s->rows.at[i];
+
+        // a text has no more tokens than bytes, and [CLS] and [SEP]
+        n = r->n_text + 2 > most ? zt_wordpiece_encode(s->pieces, r->text, r->n_text, most + 1, id)
+                                 : 0;
+        s->base.unused.cut += n > (int64_t)most;
+    }
+    const bool ok = id && n >= 0;
+    ckpt_free(id);
+    return ok ? CKPT_OK : ckpt_fail_memory(err);
+}
+
 int zt_text_open(zt_source **out, const zt_data_opts *o, ckpt_err *err)
 {
     tx_source *s = ckpt_alloc(sizeof *s);
@@ -446,6 +466,8 @@ int zt_text_open(zt_source **out, const zt_data_opts *o, ckpt_err *err)
     rc = s->arena ? tx_pieces(s, o, err) : ckpt_fail_memory(err);
     if (rc == CKPT_OK)
         rc = tx_read(s, o, err);
+    if (rc == CKPT_OK)
+        rc = tx_count_cut(s, o, err);
     if (rc == CKPT_OK)
         *out = &s->base;
     else

@@ -207,6 +207,7 @@ static int tk_layout(tk_source *s, const zt_data_opts *o, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: give the number of tokens in a sample with --seq",
                          s->path);
     s->base.count = s->tokens / s->base.seq;
+    s->base.unused.tokens = s->tokens % s->base.seq;
     s->row = ckpt_alloc((size_t)(s->base.seq * s->width));
     return s->row ? CKPT_OK : ckpt_fail_memory(err);
 }

@@ -411,6 +411,7 @@ int zt_optim_parse(zt_optim *out, const ckpt_value *block, bool offload, ckpt_er
                        opt_shown(params));
     adam = out->type == ZT_OPT_ADAM || out->type == ZT_OPT_ADAMW || out->type == ZT_OPT_MUON;
     out->decoupled = true;
+    out->params = params;
     if (rc == CKPT_OK && adam) {
         rc = opt_flag(params, "adam_w_mode", &out->decoupled, err);
         rc = rc == CKPT_OK ? opt_flag(params, "torch_adam", &out->torch, err) : rc;
@@ -424,6 +425,11 @@ int zt_optim_parse(zt_optim *out, const ckpt_value *block, bool offload, ckpt_er
     for (uint64_t i = 0; i < map.n && rc == CKPT_OK; i++)
         rc = opt_one(out, &map.at[i], class, err);
     return rc == CKPT_OK ? opt_finish(out, err) : rc;
+}
+
+bool zt_optim_names(const zt_optim *o, const char *name)
+{
+    return ckpt_value_get(o->params, name) != NULL;
 }
 
 bool zt_optim_has_betas(const zt_optim *o)
@@ -497,12 +503,42 @@ static int opt_take_momentum(const zt_optim *o, const zt_hyper *h, ckpt_err *err
         h->momentum, o->h.momentum, h->momentum);
 }
 
+/*
+ * Check that the settings are this optimizer's: each number that only other classes have, such as
+ * the eps of Adam for Lion, shows that the state is theirs.  LAMB's state has the names of Adam's,
+ * but only its settings have limits of the trust ratio.
+ */
+static int opt_take_own(const zt_optim *o, ckpt_dict fields, ckpt_err *err)
+{
+    bool limits = o->class != OPT_LAMB;
+
+    for (uint64_t i = 0; i < fields.n; i++) {
+        const ckpt_value *key = fields.at[i].key;
+        const char *name = key->kind == CKPT_V_STR ? key->as.text.at : "";
+        const opt_setting *s = opt_find(name, OPT_ANY);
+
+        limits = limits || strcmp(name, "max_coeff") == 0;
+        if (s && (s->kind == OPT_NUMBER || s->kind == OPT_PAIR) && opt_is_of_group(s) &&
+            !opt_find(name, o->class))
+            return ckpt_fail(err, CKPT_EMISMATCH,
+                             "it has %s, which %s does not have: configure the optimizer "
+                             "of the saved run, or load only the weights (--module-only)",
+                             name, o->name);
+    }
+    return limits ? CKPT_OK
+                  : ckpt_fail(err, CKPT_EMISMATCH,
+                              "it lacks max_coeff, which each group of %s has: configure the "
+                              "optimizer of the saved run, or load only the weights "
+                              "(--module-only)",
+                              o->name);
+}
+
 int zt_optim_take(const zt_optim *o, zt_hyper *h, const ckpt_value *fields, ckpt_err *err)
 {
     ckpt_dict map = ckpt_value_map(fields);
     zt_optim to = *o;
     ckpt_err local = {0};
-    int rc = CKPT_OK;
+    int rc = opt_take_own(o, map, &local);
 
     to.h = *h;
     for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++) {

@@ -40,7 +40,8 @@ typedef struct zt_hyper {
 /* The optimizer block of the config, with defaults filled in. */
 typedef struct zt_optim {
     zt_optim_type type;
-    const char *name; /* spelling of the config */
+    const char *name;         /* spelling of the config */
+    const ckpt_value *params; /* the settings as the config has them, or NULL */
     /* torch_adam, or a class of torch itself: torch's state keys and defaults */
     bool torch;
     unsigned class; /* OPT_ bits of optim.c, which select rows of the settings' table */
@@ -85,10 +86,14 @@ zt_hyper zt_optim_hyper(const zt_optim *o, bool muon);
  * stay unchanged.
  *
  * Errors  CKPT_EFORMAT: a wrong value; CKPT_EUNSUPPORTED: a setting that is not supported
- *         (amsgrad), or that contradicts o (decoupled weight decay or not, momentum or none); the
- *         text names it and the remedy
+ *         (amsgrad), or that contradicts o (decoupled weight decay or not, momentum or none);
+ *         CKPT_EMISMATCH: the settings are another optimizer's.  The text names the setting and the
+ *         remedy
  */
 int zt_optim_take(const zt_optim *o, zt_hyper *h, const ckpt_value *fields, ckpt_err *err);
+
+/* True if the config has a setting of that name. */
+bool zt_optim_names(const zt_optim *o, const char *name);
 
 /* One piece of a parameter group. */
 typedef struct zt_piece {

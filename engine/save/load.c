@@ -591,8 +591,8 @@ static int ld_state(ld_loader *l, zt_loaded *out, ckpt_err *err)
     rc = zt_comm_agree(l->zero->comm, rc, err);
     if (rc != CKPT_OK)
         return rc;
-    rc = zt_comm_agree(l->zero->comm, zt_restore(l->zero, l->map->states.at[0], l->from, step, err),
-                       err);
+    rc = zt_restore(l->zero, l->map->states.at[0], l->from, step, out->replaced, err);
+    rc = zt_comm_agree(l->zero->comm, rc, err);
     out->optimizer_updates = step;
     out->updates = l->zero->global_steps - l->zero->skipped;
     // SGD counts no steps; a count of 1 shows that the next step is not the first, which would

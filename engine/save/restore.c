@@ -9,6 +9,8 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,30 +90,56 @@ static int rs_cut_of(const zt_zero *z, const ckpt_state *state, const ckpt_tenso
     return CKPT_OK;
 }
 
+/* A setting of a group. */
+typedef struct rs_setting {
+    const char *name;
+    const char *part; /* of a list: "[0]" */
+    size_t at;        /* offset in zt_hyper */
+    bool flag;        /* a bool there, else a double */
+} rs_setting;
+
+#define RS_AT(field) offsetof(zt_hyper, field)
+
+static const rs_setting rs_settings[] = {
+    {"lr", "", RS_AT(lr), false},
+    {"betas", "[0]", RS_AT(beta1), false},
+    {"betas", "[1]", RS_AT(beta2), false},
+    {"eps", "", RS_AT(eps), false},
+    {"weight_decay", "", RS_AT(weight_decay), false},
+    {"momentum", "", RS_AT(momentum), false},
+    {"dampening", "", RS_AT(dampening), false},
+    {"nesterov", "", RS_AT(nesterov), true},
+    {"lr_decay", "", RS_AT(lr_decay), false},
+    {"max_coeff", "", RS_AT(max_coeff), false},
+    {"min_coeff", "", RS_AT(min_coeff), false},
+    {"bias_correction", "", RS_AT(bias_correction), true},
+    {"ns_method", "", RS_AT(muon_gram), true},
+};
+
+#define RS_SETTINGS (sizeof rs_settings / sizeof *rs_settings)
+
+static double rs_value(const zt_hyper *h, const rs_setting *s)
+{
+    const char *at = (const char *)h + s->at;
+
+    return s->flag ? (double)*(const bool *)at : *(const double *)(const void *)at;
+}
+
+static bool rs_differs(const zt_hyper *a, const zt_hyper *b, const rs_setting *s)
+{
+    const double x = rs_value(a, s), y = rs_value(b, s);
+
+    return x < y || x > y;
+}
+
 /* The name of a setting, other than weight decay, in which two groups differ; NULL: none. */
 static const char *rs_apart(const zt_hyper *a, const zt_hyper *b)
 {
-    const struct {
-        const char *name;
-        double a, b;
-    } all[] = {
-        {"lr", a->lr, b->lr},
-        {"betas", a->beta1, b->beta1},
-        {"betas", a->beta2, b->beta2},
-        {"eps", a->eps, b->eps},
-        {"momentum", a->momentum, b->momentum},
-        {"dampening", a->dampening, b->dampening},
-        {"nesterov", a->nesterov, b->nesterov},
-        {"lr_decay", a->lr_decay, b->lr_decay},
-        {"max_coeff", a->max_coeff, b->max_coeff},
-        {"min_coeff", a->min_coeff, b->min_coeff},
-        {"bias_correction", a->bias_correction, b->bias_correction},
-        {"ns_method", a->muon_gram, b->muon_gram},
-    };
+    for (size_t i = 0; i < RS_SETTINGS; i++) {
+        const rs_setting *s = &rs_settings[i];
 
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (all[i].a < all[i].b || all[i].a > all[i].b)
-            return all[i].name;
+        if (s->at != RS_AT(weight_decay) && rs_differs(a, b, s))
+            return s->name;
     }
     return NULL;
 }
@@ -193,6 +221,39 @@ static int rs_groups(zt_zero *z, const ckpt_state *state, const ckpt_tensor *con
     ckpt_free(cut.of);
     ckpt_free(cut.only);
     return rc;
+}
+
+/* True if a schedule computes a setting anew in every step. */
+static bool rs_scheduled(const zt_zero *z, const rs_setting *s)
+{
+    return (z->schedule.type != ZT_SCHEDULE_NONE && s->at == RS_AT(lr)) ||
+           (z->schedule.type == ZT_ONE_CYCLE &&
+            (s->at == RS_AT(beta1) || s->at == RS_AT(beta2) || s->at == RS_AT(momentum)));
+}
+
+/* List the settings that the configuration names and that the checkpoint's values replaced. */
+static void rs_list_replaced(const zt_zero *z, char replaced[ZT_REPLACED])
+{
+    const zt_optim *o = &z->config->optim;
+    size_t n = 0;
+
+    for (size_t i = 0; i < RS_SETTINGS; i++) {
+        const rs_setting *s = &rs_settings[i];
+        bool found = rs_scheduled(z, s) || !zt_optim_names(o, s->name);
+
+        for (uint32_t g = 0; !found && g < z->n_groups && n + 1 < ZT_REPLACED; g++) {
+            const zt_group *group = &z->group[g];
+            zt_hyper was = zt_optim_hyper(o, group->muon);
+
+            was.lr = group->lr;
+            was.weight_decay = group->weight_decay;
+            found = rs_differs(&was, &group->hyper, s);
+            if (found)
+                n += (size_t)snprintf(replaced + n, ZT_REPLACED - n,
+                                      "%s%s%s %.9g (configuration: %.9g)", n ? ", " : "", s->name,
+                                      s->part, rs_value(&group->hyper, s), rs_value(&was, s));
+        }
+    }
 }
 
 /*
@@ -358,7 +419,7 @@ static int rs_counter(const ckpt_state *state, const char *key, int64_t *out, ck
 }
 
 int zt_restore(zt_zero *z, const ckpt_state *state, const ckpt_tensor *const *from, int64_t step,
-               ckpt_err *err)
+               char replaced[ZT_REPLACED], ckpt_err *err)
 {
     bool groups = false;
     int64_t batch = z->config->train_batch;
@@ -385,5 +446,8 @@ int zt_restore(zt_zero *z, const ckpt_state *state, const ckpt_tensor *const *fr
     rc = rs_groups(z, state, from, &groups, err);
     if (rc == CKPT_OK)
         rc = rs_schedule(z, state, groups, err);
+    replaced[0] = 0;
+    if (rc == CKPT_OK && groups)
+        rs_list_replaced(z, replaced);
     return rc == CKPT_OK ? rs_scaler(z, state, err) : rc;
 }

@@ -92,6 +92,8 @@ typedef struct zt_load_opts {
     bool not_strict;
 } zt_load_opts;
 
+enum { ZT_REPLACED = 400 };
+
 typedef struct zt_loaded {
     char tag[256];
     bool with_optimizer; /* moments, steps, schedule, scaler and counters were restored too */
@@ -103,6 +105,7 @@ typedef struct zt_loaded {
      */
     int64_t optimizer_updates, updates;
     size_t n_missing, n_unknown; /* not_strict */
+    char replaced[ZT_REPLACED];  /* settings of the configuration that have no effect, or "" */
 } zt_loaded;
 
 /*

@@ -372,11 +372,19 @@ static void rp_lacking(const report *r, size_t n, const char *init)
         fprintf(stderr, "random, from --seed %" PRId64, r->told->run.seed);
 }
 
-/* Warn if the counters of a checkpoint's files disagree. */
-static void rp_steps(const report *r)
+/*
+ * Warn if the counters of a checkpoint's files disagree, and of settings in the configuration that
+ * have no effect.
+ */
+static void rp_resumed(const report *r)
 {
     const zt_about *a = &r->about;
 
+    if (a->rank == 0 && a->with_optimizer && a->replaced[0])
+        fprintf(stderr,
+                "zerotrain: warning: %s: the optimizer continues with the checkpoint's settings: "
+                "%s; --module-only begins a new run with the settings of the configuration\n",
+                r->told->run.load, a->replaced);
     if (a->rank == 0 && a->with_optimizer && a->optimizer_updates >= 0 &&
         a->optimizer_updates != a->updates)
         fprintf(stderr,
@@ -424,6 +432,33 @@ void report_weights(zt_engine *e, const told *t)
     rp_weights(&r);
 }
 
+/* Name the parts of the data files that are not used. */
+static void rp_unused(const report *r)
+{
+    const zt_about *a = &r->about;
+
+    for (int i = 0; i < 2; i++) {
+        const zt_data_unused *u = &a->unused[i];
+        const char *path = i == 0 ? r->told->run.data : r->told->run.eval_data;
+
+        if (u->records > 0)
+            fprintf(stderr,
+                    "zerotrain: warning: %s: %" PRIu64
+                    " records have no answer within a row of --seq tokens, and are left out\n",
+                    path, u->records);
+        if (u->cut > 0 && !r->told->quiet)
+            fprintf(stderr,
+                    "note: %s: %" PRIu64 " of %" PRIu64 " samples have more than %" PRIu64
+                    " tokens (--seq), and only their first %" PRIu64 " are used\n",
+                    path, u->cut, a->n_samples[i], a->row[i], a->row[i]);
+        if (u->tokens > 0 && !r->told->quiet)
+            fprintf(stderr,
+                    "note: %s: its last %" PRIu64 " tokens do not fill a sample of %" PRIu64
+                    " (--seq), and are not used\n",
+                    path, u->tokens, a->row[i]);
+    }
+}
+
 void report_start(const report *r)
 {
     const zt_about *a = &r->about;
@@ -438,14 +473,8 @@ void report_start(const report *r)
         else if (!r->told->quiet)
             fprintf(stderr, "note: %s\n", c->notes[i]);
     }
-    for (int i = 0; i < 2; i++) {
-        if (a->left_out[i] > 0)
-            fprintf(stderr,
-                    "zerotrain: warning: %s: %" PRIu64
-                    " records have no answer within a row of --seq tokens, and are left out\n",
-                    i == 0 ? r->told->run.data : r->told->run.eval_data, a->left_out[i]);
-    }
-    rp_steps(r);
+    rp_unused(r);
+    rp_resumed(r);
     if (r->told->quiet) {
         rp_weights(r);
         return;

@@ -86,6 +86,7 @@ static void test_tokens(void **state)
         int32_t first;
         assert_int_equal(zt_data_open(&d, &o, &err), CKPT_OK);
         assert_int_equal(zt_data_count(d), 12);
+        assert_int_equal(zt_data_get_unused(d).tokens, 3);
         assert_int_equal(zt_data_batches(d), 2);
         assert_int_equal(zt_data_batch(d, 1, &b, &err), CKPT_OK);
         first = b.input_ids[0];
