@@ -88,6 +88,8 @@ def child(world, body, rank, folder):
     os.dup2(log, 2)
     try:
         import torch
+        # torch renews its pool of threads at the first use after a fork, without a lock: here, before autograd's threads do
+        torch.set_num_threads(1)
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_SIZE=str(world),
                           MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port_of(os.getppid())))
         os.chdir(folder)
@@ -149,7 +151,7 @@ def run_ranks(world, body, timeout):
                 return None, 'rank %d: %s' % (rank, open(path, encoding='utf-8').read().strip())
         if failed:
             log = open(os.path.join(folder, 'log%d' % failed[0]), errors='replace').read()
-            return None, 'rank %d died: %s' % (failed[0], log[-600:])
+            return None, 'rank %d died: %s' % (failed[0], log[max(log.rfind('terminate called'), 0):][:600])
         if late:
             return None, 'hangs: no end after %d s' % timeout
         return torch.load(os.path.join(folder, 'result'), weights_only=False), ''
