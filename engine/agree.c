@@ -122,7 +122,7 @@ static bool ag_windows(const zt_model_config *m, ckpt_bytes *to)
     return ok && ckpt_bytes_printf(to, "\n");
 }
 
-static bool ag_model(const zt_model_config *m, ckpt_bytes *to)
+bool zt_agree_model(const zt_model_config *m, ckpt_bytes *to)
 {
     return ckpt_bytes_printf(to, "class of the model\t%s\n", m->class_name) &&
            ckpt_bytes_printf(to,
@@ -136,12 +136,13 @@ static bool ag_model(const zt_model_config *m, ckpt_bytes *to)
                              m->head_width, m->inner, m->types, m->labels, m->multi_label) &&
            ckpt_bytes_printf(
                to,
-               "epsilon of the model's norms\t%.9g\ninitial range of the "
-               "model\t%.9g\nactivation of the model\t%d\nflags of the model\t%d %d %d "
-               "%d %d %d %d\npadding of the model\t%" PRId64 "\n",
-               (double)m->norm_eps, (double)m->init_range, (int)m->act, m->tied, m->attention_bias,
-               m->output_bias, m->mlp_bias, m->qk_norm, m->scale_attention, m->scale_by_layer,
-               m->padding) &&
+               "epsilon of the model's norms\t%.9g\ninitial range of the model\t%.9g\n"
+               "activation of the model\t%s\ntied embedding of the model\t%d\n"
+               "biases of the model\t%d %d %d\nnorms of the model's queries and keys\t%d\n"
+               "scaled attention of the model\t%d %d\npadding of the model\t%" PRId64 "\n",
+               (double)m->norm_eps, (double)m->init_range, zt_act_name(m->act), m->tied,
+               m->attention_bias, m->output_bias, m->mlp_bias, m->qk_norm, m->scale_attention,
+               m->scale_by_layer, m->padding) &&
            ag_windows(m, to) && ag_decoder(m, to) && ag_llama(m, to) && ag_t5(m, to) &&
            ag_divisors(m, to) &&
            ckpt_bytes_printf(to,
@@ -231,7 +232,7 @@ static int ag_lines(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
                                 o->alike ? o->alike : "");
     int rc = ok ? ag_config(e, to, err) : ckpt_fail_memory(err);
 
-    if (rc == CKPT_OK && !ag_model(&e->model_config, to))
+    if (rc == CKPT_OK && !zt_agree_model(&e->model_config, to))
         rc = ckpt_fail_memory(err);
     if (rc != CKPT_OK || o->print_config)
         return rc;

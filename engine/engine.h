@@ -5,6 +5,7 @@
  *     setup.c     configuration, model, runtime, data, in the order of their dependencies
  *     first.c     initial weights: the model folder's, a checkpoint's, or random
  *     agree.c     the check that all ranks got the same inputs
+ *     facts.c     what a checkpoint keeps of its run, compared when it is loaded
  *     train.c     updates, saves, and the final outputs
  *     evaluate.c  evaluation and prediction, over shards, without consolidating
  *     generate.c   generation of text; generate_config.c: its settings; sample.c: the choice of
@@ -78,6 +79,8 @@ void zt_engine_free(zt_engine *e);
  */
 const zt_config *zt_engine_config(const zt_engine *e);
 
+enum { ZT_UNLIKE = 400 };
+
 /* Facts about a run that do not change; the engine owns the texts. */
 typedef struct zt_about {
     int rank, world;
@@ -100,9 +103,11 @@ typedef struct zt_about {
     bool with_optimizer;  /* moments, steps, schedule and scaler were restored too */
     int64_t optimizer_updates, updates; /* of the checkpoint, see zt_loaded */
     const char *replaced;               /* see zt_loaded */
-    zt_data_unused unused[2];           /* of options.data and options.eval_data */
-    uint64_t n_samples[2];              /* in them */
-    uint64_t row[2];                    /* most tokens of a sample in them */
+    // where the run that saved the loaded checkpoint differs: "layers of the model 2 (now: 3)"; ""
+    const char *unlike_model, *unlike_data;
+    zt_data_unused unused[2]; /* of options.data and options.eval_data */
+    uint64_t n_samples[2];    /* in them */
+    uint64_t row[2];          /* most tokens of a sample in them */
 } zt_about;
 
 /*

@@ -277,6 +277,8 @@ int zt_first_fill(zt_engine *e, ckpt_err *err)
         rc = zt_load(e->zero, &l, &e->loaded, err);
         if (rc == CKPT_OK && e->loaded.with_optimizer)
             zt_saver_resume(e->saver, &l, &e->loaded);
+        if (rc == CKPT_OK)
+            rc = zt_comm_agree(e->comm, zt_facts_compare(e, &l, err), err);
     }
-    return rc;
+    return rc == CKPT_OK ? zt_comm_agree(e->comm, zt_facts_keep(e, err), err) : rc;
 }

@@ -7,6 +7,7 @@
 #include "engine/data/prompts.h"
 #include "engine/engine.h"
 #include "engine/save/save.h"
+#include "libckpt/base/vec.h"
 
 struct zt_engine {
     const zt_options *opts;
@@ -26,6 +27,7 @@ struct zt_engine {
     zt_ids ends;        /* tokens that end a generated text */
     zt_saver *saver;
     zt_loaded loaded;
+    char unlike_model[ZT_UNLIKE], unlike_data[ZT_UNLIKE]; /* see zt_about */
     const char *vocab; /* path of the vocabulary of text data; NULL: none */
     bool lower_case;
     const char *init;         /* source of initial weights; NULL: random, or only --load */
@@ -123,5 +125,17 @@ const char *zt_model_beside(zt_engine *e, const char *name);
  * Errors  CKPT_EMISMATCH: the first difference, its rank, both values
  */
 int zt_agree_start(const zt_engine *e, ckpt_err *err);
+
+/* Add the settings of the model as lines of name, tab and value; false: no memory. */
+bool zt_agree_model(const zt_model_config *m, ckpt_bytes *to);
+
+/*
+ * facts.c: keep with each checkpoint the settings of the model and the samples that the run reads;
+ * compare a loaded checkpoint's, for zt_about.  Weights alone do not show them.
+ *
+ * Errors  CKPT_ELIMIT: no memory
+ */
+int zt_facts_keep(zt_engine *e, ckpt_err *err);
+int zt_facts_compare(zt_engine *e, const zt_load_opts *from, ckpt_err *err);
 
 #endif

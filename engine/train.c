@@ -284,7 +284,9 @@ void zt_engine_about(const zt_engine *e, zt_about *out)
                       .with_optimizer = e->loaded.with_optimizer,
                       .optimizer_updates = e->loaded.optimizer_updates,
                       .updates = e->loaded.updates,
-                      .replaced = e->loaded.replaced};
+                      .replaced = e->loaded.replaced,
+                      .unlike_model = e->unlike_model,
+                      .unlike_data = e->unlike_data};
     for (size_t i = 0; i < 2; i++) {
         const zt_data *d = i == 0 ? e->data : e->eval_data;
         uint64_t batch;

@@ -39,6 +39,15 @@ static const struct {
 
 enum { CF_ACTIVATIONS = sizeof activations / sizeof *activations };
 
+const char *zt_act_name(zt_act act)
+{
+    size_t i = 0;
+
+    while (i < CF_ACTIVATIONS && activations[i].act != act)
+        i++;
+    return i < CF_ACTIVATIONS ? activations[i].name : "none";
+}
+
 /* ---- values ------------------------------------------------------------------------------ */
 
 static bool cf_null(const ckpt_value *v)

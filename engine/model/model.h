@@ -268,6 +268,9 @@ int zt_model_config_read(zt_model_config *out, ckpt_arena *arena, const char *pa
  */
 int zt_model_config_sizes(zt_model_config *out, ckpt_arena *arena, const char *path, ckpt_err *err);
 
+/* A name of an activation in config.json. */
+const char *zt_act_name(zt_act act);
+
 /*
  * Make the chain and its parameters, without memory for weights.  lora NULL: no adapters; otherwise
  * all other parameters are frozen.  device NULL: the layers cannot be run.

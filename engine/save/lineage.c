@@ -62,23 +62,46 @@ static bool lg_line(const char *line, zt_lineage_step *out)
     return end && *end == '\n' && step <= INT64_MAX;
 }
 
-/* Read the lines of dir/name; false: no readable file, or out of memory. */
-static bool lg_read(int dir, const char *name, zt_lineage_steps *out)
+/* Read dir/name as text with a NUL at its end; NULL: no readable file, or out of memory. */
+static char *lg_text(int dir, const char *name)
 {
     char path[LG_PATH + sizeof "/" LG_FILE], *text = ckpt_alloc(LG_BYTES + 1);
     int n = snprintf(path, sizeof path, "%s/" LG_FILE, name), fd = -1;
     ssize_t got = -1;
-    bool ok = text && n > 0 && n < (int)sizeof path;
 
-    out->n = 0;
-    if (ok)
+    if (text && n > 0 && n < (int)sizeof path)
         fd = openat(dir, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0) {
         got = read(fd, text, LG_BYTES);
         (void)close(fd);
     }
-    for (char *line = text; ok && got > 0 && line < text + got;) {
-        char *end = memchr(line, '\n', (size_t)(text + got - line));
+    if (got >= 0) {
+        text[got] = 0;
+        return text;
+    }
+    ckpt_free(text);
+    return NULL;
+}
+
+/* The first line of facts. */
+static char *lg_facts(char *text)
+{
+    while (*text && *text != '-') {
+        text += strcspn(text, "\n");
+        text += *text == '\n';
+    }
+    return text;
+}
+
+/* Read the runs in dir/name; false: no readable file, or out of memory. */
+static bool lg_read(int dir, const char *name, zt_lineage_steps *out)
+{
+    char *text = lg_text(dir, name), *facts = text ? lg_facts(text) : NULL;
+    bool ok = text != NULL;
+
+    out->n = 0;
+    for (char *line = text; ok && line < facts;) {
+        char *end = memchr(line, '\n', (size_t)(facts - line));
         zt_lineage_step *at = end ? ckpt_vec_push(out) : NULL;
         ok = at && lg_line(line, at);
         line = end ? end + 1 : line;
@@ -87,9 +110,22 @@ static bool lg_read(int dir, const char *name, zt_lineage_steps *out)
     return ok && out->n > 0;
 }
 
+/* Add lines of facts, as many as half of the file holds; false: no memory. */
+static bool lg_add_facts(ckpt_bytes *to, const char *facts)
+{
+    bool ok = true;
+
+    for (const char *end, *line = facts; ok && line && (end = strchr(line, '\n')); line = end + 1) {
+        if (end + 1 - facts > LG_BYTES / 4)
+            break;
+        ok = ckpt_bytes_printf(to, "- %.*s\n", (int)(end - line), line);
+    }
+    return ok;
+}
+
 int zt_lineage_mark(const zt_lineage *l, int folder, const char *shown, int64_t step, ckpt_err *err)
 {
-    const size_t most = LG_BYTES / LG_LINE - 1;
+    const size_t most = LG_BYTES / 2 / LG_LINE - 1;
     ckpt_bytes text = {0};
     size_t at = 0;
     int fd, sys = 0;
@@ -98,7 +134,8 @@ int zt_lineage_mark(const zt_lineage *l, int folder, const char *shown, int64_t 
     for (size_t i = l->from.n > most ? l->from.n - most : 0; ok && i < l->from.n; i++)
         ok = ckpt_bytes_printf(&text, "%016" PRIx64 " %" PRId64 "\n", l->from.at[i].id,
                                l->from.at[i].step);
-    if (!ok || !ckpt_bytes_printf(&text, "%016" PRIx64 " %" PRId64 "\n", l->id, step)) {
+    ok = ok && ckpt_bytes_printf(&text, "%016" PRIx64 " %" PRId64 "\n", l->id, step);
+    if (!ok || !lg_add_facts(&text, l->facts)) {
         ckpt_vec_free(&text);
         return ckpt_fail_memory(err);
     }
@@ -177,6 +214,27 @@ void zt_lineage_resume(zt_lineage *l, const char *path, const char *tag, bool na
     }
     if (!lg_read(AT_FDCWD, folder, &l->from))
         l->from.n = 0;
+}
+
+char *zt_lineage_facts(const char *path, const char *tag)
+{
+    char folder[LG_PATH], *text = NULL, *to;
+    struct stat st;
+    bool named;
+
+    if (lg_find(folder, path, tag, &named, &st))
+        text = lg_text(AT_FDCWD, folder);
+    to = text;
+    for (const char *line = text ? lg_facts(text) : NULL, *end; line && *line; line = end) {
+        end = line + strcspn(line, "\n");
+        end += *end == '\n';
+        line += strncmp(line, "- ", 2) == 0 ? 2 : 0;
+        memmove(to, line, (size_t)(end - line));
+        to += end - line;
+    }
+    if (text)
+        *to = 0;
+    return text;
 }
 
 /* ---- owner of a checkpoint ---- */

@@ -7,7 +7,8 @@
  * each ancestor process, the oldest first, then one for the writer: 16 hexadecimal digits that
  * identify the process, a blank, and a step.  An ancestor's step is the one from which its
  * successor resumed, because later checkpoints of the ancestor are another branch.  The writer's
- * step is that of the checkpoint.
+ * step is that of the checkpoint.  Lines of facts about the run follow, each after "- ": a name, a
+ * tab and a value.
  */
 #ifndef ZT_SAVE_LINEAGE_H
 #define ZT_SAVE_LINEAGE_H
@@ -35,6 +36,7 @@ typedef struct zt_lineage {
     dev_t run_dev;         /* the folder that contains the checkpoint's folder */
     ino_t run_ino;         /* 0: unknown */
     int64_t step;          /* updates made */
+    const char *facts;     /* lines that each checkpoint keeps; borrowed; NULL: none */
 } zt_lineage;
 
 /* A run that did not resume. */
@@ -46,6 +48,12 @@ void zt_lineage_free(zt_lineage *l);
  * gave the tag.  A checkpoint without a readable .zerotrain has no known ancestors.
  */
 void zt_lineage_resume(zt_lineage *l, const char *path, const char *tag, bool named, int64_t step);
+
+/*
+ * Read the facts that the checkpoint kept, without the "- " of each line; free with ckpt_free.
+ * NULL: none.
+ */
+char *zt_lineage_facts(const char *path, const char *tag);
 
 /* True if the checkpoint `name` of an open folder belongs to this run or its ancestors. */
 bool zt_lineage_has(const zt_lineage *l, int dir, const char *name);

@@ -347,6 +347,16 @@ void zt_saver_resume(zt_saver *s, const zt_load_opts *from, const zt_loaded *loa
                       loaded->global_steps);
 }
 
+void zt_saver_keep_facts(zt_saver *s, const char *facts)
+{
+    s->lineage.facts = facts;
+}
+
+char *zt_loaded_facts(const zt_load_opts *from, const zt_loaded *loaded)
+{
+    return zt_lineage_facts(from->path, loaded->tag);
+}
+
 int zt_saver_try(zt_saver *s, const zt_save_opts *opts, ckpt_err *err)
 {
     const zt_lineage_place to = {opts->dir, opts->tag, opts->force};

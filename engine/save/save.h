@@ -114,6 +114,12 @@ typedef struct zt_loaded {
  */
 void zt_saver_resume(zt_saver *s, const zt_load_opts *from, const zt_loaded *loaded);
 
+/* Keep lines of facts (name, tab, value) with each checkpoint; they must outlive the saver. */
+void zt_saver_keep_facts(zt_saver *s, const char *facts);
+
+/* Read the facts of the checkpoint that was loaded; free with ckpt_free.  NULL: it has none. */
+char *zt_loaded_facts(const zt_load_opts *from, const zt_loaded *loaded);
+
 /*
  * Check before training that saves will not replace another run's checkpoints.  Every rank that
  * creates a folder must call it.

@@ -373,8 +373,8 @@ static void rp_lacking(const report *r, size_t n, const char *init)
 }
 
 /*
- * Warn if the counters of a checkpoint's files disagree, and of settings in the configuration that
- * have no effect.
+ * Warn if the counters of a checkpoint's files disagree, of settings in the configuration that have
+ * no effect, and if the checkpoint is from a run with other samples.
  */
 static void rp_resumed(const report *r)
 {
@@ -385,6 +385,11 @@ static void rp_resumed(const report *r)
                 "zerotrain: warning: %s: the optimizer continues with the checkpoint's settings: "
                 "%s; --module-only begins a new run with the settings of the configuration\n",
                 r->told->run.load, a->replaced);
+    if (a->rank == 0 && a->unlike_data[0])
+        fprintf(stderr,
+                "zerotrain: warning: %s: was saved by a run with other samples: %s; this run may "
+                "read some that were read before, and never read others\n",
+                r->told->run.load, a->unlike_data);
     if (a->rank == 0 && a->with_optimizer && a->optimizer_updates >= 0 &&
         a->optimizer_updates != a->updates)
         fprintf(stderr,
@@ -403,6 +408,10 @@ static void rp_weights(const report *r)
     const bool lacks = o->load ? a->n_missing > 0 && (!a->init || a->n_drawn > 0) : a->n_drawn > 0;
     const bool warns = (!o->load && a->drawn_warns) || (lacks && !trains);
 
+    if (a->rank == 0 && a->unlike_model[0])
+        fprintf(stderr,
+                "zerotrain: warning: %s: was saved with another model of the same shapes: %s\n",
+                o->load, a->unlike_model);
     if (a->rank != 0 || (r->told->quiet && !warns))
         return;
     fputs(warns ? "zerotrain: warning: " : "", stderr);

@@ -71,6 +71,35 @@ static void test_mark(void **state)
     assert_false(zt_lineage_has(&other, fd, "t1"));
 }
 
+/* Facts follow the runs, and come back as they were; a damaged file has fewer or none. */
+static void test_facts(void **state)
+{
+    static const char facts[] = "heads\t4\nempty\t\n";
+    zt_lineage l;
+    char *got;
+
+    (void)state;
+    zt_lineage_begin(&l);
+    l.id = 0x1f;
+    l.facts = facts;
+    tag_new("f", 1);
+    int folder = open(folder_at(dir, "f"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(zt_lineage_mark(&l, folder, "f", 7, &err), CKPT_OK);
+    (void)close(folder);
+    assert_true(zt_lineage_has(&l, fd, "f"));
+    got = zt_lineage_facts(dir, "f");
+    assert_string_equal(got, facts);
+    ckpt_free(got);
+    tag_mark("f", "000000000000001f 7\n- a\tb\nx\n-\n- cut");
+    assert_true(zt_lineage_has(&l, fd, "f"));
+    got = zt_lineage_facts(dir, "f");
+    assert_string_equal(got, "a\tb\nx\n-\ncut");
+    ckpt_free(got);
+    tag_mark("f", "- heads\t4\n");
+    assert_false(zt_lineage_has(&l, fd, "f"));
+    assert_null(zt_lineage_facts(dir, "none"));
+}
+
 static void test_ancestors(void **state)
 {
     zt_lineage_step from[] = {{0xabc, 5}};
@@ -321,9 +350,9 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_mark),   TEST(test_ancestors),  TEST(test_bad_marks),
-        TEST(test_resume), TEST(test_foreign),    TEST(test_check),
-        TEST(test_keep),   TEST(test_keep_order), TEST(test_keep_many),
+        TEST(test_mark),       TEST(test_facts),     TEST(test_ancestors), TEST(test_bad_marks),
+        TEST(test_resume),     TEST(test_foreign),   TEST(test_check),     TEST(test_keep),
+        TEST(test_keep_order), TEST(test_keep_many),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * facts.c: keeps with each checkpoint what its weights do not show, and compares it on loading.
+ *
+ * Another number of attention heads, another base of the rotary positions or another alpha of LoRA
+ * fits the same weights, but computes another model.  Other samples, or another seed, give the
+ * places of samples in the run another meaning.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/inside.h"
+
+static const char fc_data[] = "data: ";
+
+/* Settings that may change between runs: they apply to new weights, or to one run. */
+static bool fc_is_free(const char *line, size_t n)
+{
+    static const char *const names[] = {"initial range of the model", "dropout rates of the model",
+                                        "positions of the model"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strlen(names[i]) == n && strncmp(names[i], line, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Add the samples of the run, and their order. */
+static bool fc_samples(const zt_engine *e, ckpt_bytes *to)
+{
+    uint64_t batch, seq;
+
+    if (!e->data || zt_data_is_replay(e->data))
+        return true;
+    zt_data_shape(e->data, &batch, &seq);
+    return ckpt_bytes_printf(to,
+                             "%ssamples\t%" PRIu64 "\n%smost tokens of a sample\t%" PRIu64
+                             "\n%sshuffled\t%s\n",
+                             fc_data, zt_data_count(e->data), fc_data, seq, fc_data,
+                             e->opts->no_shuffle ? "no" : "yes") &&
+           (e->opts->no_shuffle ||
+            ckpt_bytes_printf(to, "%sseed\t%" PRId64 "\n", fc_data, e->opts->seed));
+}
+
+/* Make all lines, with a NUL at the end. */
+static int fc_lines(const zt_engine *e, ckpt_bytes *to, ckpt_err *err)
+{
+    bool ok = zt_agree_model(&e->model_config, to);
+
+    if (ok && e->model->lora.rank > 0)
+        ok = ckpt_bytes_printf(to, "alpha of LoRA\t%.9g\n", (double)e->model->lora.alpha);
+    return ok && fc_samples(e, to) && ckpt_bytes_add(to, "", 1) ? CKPT_OK : ckpt_fail_memory(err);
+}
+
+int zt_facts_keep(zt_engine *e, ckpt_err *err)
+{
+    ckpt_bytes lines = {0};
+    int rc = fc_lines(e, &lines, err);
+    const char *kept =
+        rc == CKPT_OK ? ckpt_arena_copy(e->arena, (const char *)lines.at, lines.n) : NULL;
+
+    ckpt_vec_free(&lines);
+    if (rc == CKPT_OK && !kept)
+        rc = ckpt_fail_memory(err);
+    if (rc == CKPT_OK)
+        zt_saver_keep_facts(e->saver, kept);
+    return rc;
+}
+
+/* Find the value of a name of n bytes in lines; NULL: none.  *m: its length. */
+static const char *fc_find(const char *lines, const char *name, size_t n, size_t *m)
+{
+    for (const char *end; (end = strchr(lines, '\n')); lines = end + 1) {
+        if (strncmp(lines, name, n) == 0 && lines[n] == '\t') {
+            *m = (size_t)(end - lines) - n - 1;
+            return lines + n + 1;
+        }
+    }
+    return NULL;
+}
+
+/* Add a difference to a list, which may be cut. */
+static void fc_add(char list[ZT_UNLIKE], const char *more)
+{
+    const size_t n = strlen(list);
+
+    if (n + strlen(more) + 8 < ZT_UNLIKE)
+        (void)snprintf(list + n, ZT_UNLIKE - n, "%s%s", n ? ", " : "", more);
+    else if (n < 4 || strcmp(list + n - 3, "...") != 0)
+        (void)snprintf(list + n, ZT_UNLIKE - n, ", ...");
+}
+
+/* Compare a saved line with this run's lines. */
+static void fc_one(zt_engine *e, const char *line, const char *end, const char *now)
+{
+    const char *tab = memchr(line, '\t', (size_t)(end - line)), *value;
+    const size_t n = tab ? (size_t)(tab - line) : 0, m = tab ? (size_t)(end - tab) - 1 : 0;
+    const bool data = n > sizeof fc_data && strncmp(line, fc_data, sizeof fc_data - 1) == 0;
+    const size_t skip = data ? sizeof fc_data - 1 : 0;
+    char text[ZT_UNLIKE / 2];
+    size_t k = 0;
+
+    // a run from the weights alone reads its own samples from the start
+    if (!tab || fc_is_free(line, n) || (data && !e->loaded.with_optimizer))
+        return;
+    value = fc_find(now, line, n, &k);
+    if (!value || (k == m && memcmp(value, tab + 1, m) == 0))
+        return;
+    (void)snprintf(text, sizeof text, "%.*s %.*s (now: %.*s)", (int)(n - skip), line + skip,
+                   m < 40 ? (int)m : 40, tab + 1, k < 40 ? (int)k : 40, value);
+    for (char *c = text; *c; c++)
+        *c = *c >= ' ' && *c <= '~' ? *c : '?'; // the file may be anyone's
+    fc_add(data ? e->unlike_data : e->unlike_model, text);
+}
+
+int zt_facts_compare(zt_engine *e, const zt_load_opts *from, ckpt_err *err)
+{
+    char *saved = zt_loaded_facts(from, &e->loaded);
+    ckpt_bytes now = {0};
+    int rc = saved ? fc_lines(e, &now, err) : CKPT_OK;
+
+    for (const char *end, *line = saved; rc == CKPT_OK && line && (end = strchr(line, '\n'));
+         line = end + 1)
+        fc_one(e, line, end, (const char *)now.at);
+    ckpt_vec_free(&now);
+    ckpt_free(saved);
+    return rc;
+}
