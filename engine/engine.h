@@ -106,6 +106,7 @@ typedef struct zt_about {
     // where the run that saved the loaded checkpoint differs: "layers of the model 2 (now: 3)"; ""
     const char *unlike_model, *unlike_data;
     zt_data_unused unused[2]; /* of options.data and options.eval_data */
+    uint64_t n_silent[2];     /* samples without a label in them */
     uint64_t n_samples[2];    /* in them */
     uint64_t row[2];          /* most tokens of a sample in them */
 } zt_about;

@@ -23,8 +23,9 @@ struct zt_engine {
     zt_model *model;
     zt_zero *zero;
     zt_data *data, *eval_data;
-    zt_prompts prompts; /* of --generate */
-    zt_ids ends;        /* tokens that end a generated text */
+    uint64_t n_silent[2]; /* of their samples, those without a label */
+    zt_prompts prompts;   /* of --generate */
+    zt_ids ends;          /* tokens that end a generated text */
     zt_saver *saver;
     zt_loaded loaded;
     char unlike_model[ZT_UNLIKE], unlike_data[ZT_UNLIKE]; /* see zt_about */

@@ -371,6 +371,25 @@ static int su_local(zt_engine *e, ckpt_err *err)
     return rc;
 }
 
+/* Count the samples without a label over all ranks; all ranks must call it. */
+static int su_silent(zt_engine *e, ckpt_err *err)
+{
+    const zt_data *data[2] = {e->data, e->eval_data};
+    double n[2] = {0};
+    int rc;
+
+    for (int i = 0; i < 2; i++)
+        n[i] = data[i] ? (double)zt_data_get_unused(data[i]).silent : 0;
+    rc = e->comm->ops->all_reduce(e->comm, n, 2, CKPT_F64, ZT_SUM, err);
+    for (int i = 0; rc == CKPT_OK && i < 2; i++) {
+        e->n_silent[i] = (uint64_t)n[i];
+        if (data[i] && n[i] > 0 && e->n_silent[i] == zt_data_count(data[i]))
+            return ckpt_fail(err, CKPT_EFORMAT, "%s: all labels of all samples are -100",
+                             i == 0 ? e->opts->data : e->opts->eval_data);
+    }
+    return rc;
+}
+
 int zt_engine_new(zt_engine **out, const zt_options *opts, zt_comm *comm, ckpt_err *err)
 {
     zt_engine *e = ckpt_alloc(sizeof *e);
@@ -383,6 +402,8 @@ int zt_engine_new(zt_engine **out, const zt_options *opts, zt_comm *comm, ckpt_e
     rc = zt_comm_agree(comm, rc, err);
     if (rc == CKPT_OK)
         rc = zt_agree_start(e, err);
+    if (rc == CKPT_OK)
+        rc = su_silent(e, err);
     if (rc == CKPT_OK && !opts->print_config)
         rc = su_wire(e, err);
     if (rc == CKPT_OK && !opts->print_config)

@@ -295,6 +295,7 @@ void zt_engine_about(const zt_engine *e, zt_about *out)
             continue;
         out->unused[i] = zt_data_get_unused(d);
         out->n_samples[i] = zt_data_count(d);
+        out->n_silent[i] = e->n_silent[i];
         zt_data_shape(d, &batch, &out->row[i]);
     }
 }

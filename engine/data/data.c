@@ -104,6 +104,19 @@ static int dt_room(zt_data *d, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* True if no token of the sample in row 0 has a label that a loss can use. */
+static bool dt_is_silent(const zt_data *d)
+{
+    const zt_source *s = d->source;
+    const uint64_t n = s->target > 0 ? s->target : s->seq;
+    bool silent = s->has.labels && s->has.label_per_token && !s->replay;
+
+    // the label of a causal model's first token has nothing before it
+    for (uint64_t i = zt_arch_causal(d->opts.model->arch) ? 1 : 0; silent && i < n; i++)
+        silent = d->in.labels[i] == ZT_IGNORE;
+    return silent;
+}
+
 /*
  * Check every sample before the first update, so zerotrain reports a token beyond the vocabulary at
  * once and not when training reaches it.  Ranks share the work.
@@ -117,8 +130,10 @@ static int dt_check(zt_data *d, ckpt_err *err)
     int rc = CKPT_OK;
 
     assert(rank < world);
-    for (uint64_t i = 0; rc == CKPT_OK && !s->checked && i < each + (rank < rest); i++)
+    for (uint64_t i = 0; rc == CKPT_OK && !s->checked && i < each + (rank < rest); i++) {
         rc = s->ops->get(s, first + i, 0, &d->in, &length, err);
+        s->unused.silent += rc == CKPT_OK && dt_is_silent(d);
+    }
     return rc;
 }
 

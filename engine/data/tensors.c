@@ -25,6 +25,7 @@ typedef struct te_source {
     uint64_t width[TE_COUNT]; /* elements of a sample */
     uint64_t limit[TE_COUNT]; /* upper limit (exclusive) of values */
     bool floating;            /* labels are targets */
+    char unknown[200];        /* names of other tensors */
     int64_t *row;
 } te_source;
 
@@ -130,6 +131,26 @@ static int te_labels(te_source *s, const zt_model_config *m, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* List the tensors that are no inputs; a label of another name must not go unseen. */
+static void te_list_unknown(te_source *s)
+{
+    const size_t count = ckpt_map_tensor_count(s->map);
+    size_t n = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const ckpt_tensor *t = ckpt_map_tensor_at(s->map, i);
+        bool known = false;
+
+        for (int k = 0; !known && k < TE_COUNT; k++)
+            known = s->tensor[k] == t;
+        if (known || n + strlen(t->name) + 8 > sizeof s->unknown)
+            continue;
+        n +=
+            (size_t)snprintf(s->unknown + n, sizeof s->unknown - n, "%s%s", n ? ", " : "", t->name);
+    }
+    s->base.unused.names = n ? s->unknown : NULL;
+}
+
 static int te_find(te_source *s, const zt_data_opts *o, ckpt_err *err)
 {
     static const char *const name[TE_COUNT] = {"input_ids", "attention_mask", "token_type_ids",
@@ -158,6 +179,8 @@ static int te_find(te_source *s, const zt_data_opts *o, ckpt_err *err)
         return ckpt_fail(err, CKPT_EFORMAT, "%s: input_ids has %u axes, expected %s", o->path,
                          s->tensor[TE_IDS]->ndim,
                          s->base.replay ? "[micro step, rank, sample, token]" : "[sample, token]");
+    if (!s->base.replay)
+        te_list_unknown(s);
     return CKPT_OK;
 }
 

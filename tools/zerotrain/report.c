@@ -107,8 +107,9 @@ static void rp_live(const report *r, const zt_standing *now, const zt_progress *
     fprintf(stderr,
             "\rstep %" PRId64 "/%" PRId64 "  loss %.4f (%s %.1f %%)  lr %.3g  ETA %" PRId64
             ":%02d:%02d\033[K",
-            now->steps, r->about.total_steps, p->loss, trend < 0 ? "falling" : "rising",
-            trend < 0 ? -trend : trend, p->step.lr, s / 3600, (int)(s / 60 % 60), (int)(s % 60));
+            now->steps, r->about.total_steps, isnan(p->loss) ? (double)NAN : p->loss,
+            trend < 0 ? "falling" : "rising", trend < 0 ? -trend : trend, p->step.lr, s / 3600,
+            (int)(s / 60 % 60), (int)(s % 60));
     (void)fflush(stderr);
 }
 
@@ -198,6 +199,8 @@ int report_step(report *r, const zt_progress *p, ckpt_err *err)
     due = now.steps % every == 0 || now.steps == r->about.total_steps;
     rp_follow(r, p);
     rp_clear(r);
+    r->n_made++;
+    r->n_skipped = p->step.skipped ? r->n_skipped + 1 : 0;
     if (p->step.skipped && !r->told->quiet)
         rp_overflow(&now, &p->step);
     if (!r->told->quiet && due)
@@ -309,6 +312,18 @@ int report_score(report *r, const zt_score *s, ckpt_err *err)
         rp_number(r->metrics, "eval_perplexity", s->perplexity);
     fprintf(r->metrics, ", \"samples\": %" PRIu64 "}", s->samples);
     return rp_flush(r, err);
+}
+
+void report_skipped(const report *r)
+{
+    // a loss scale that begins high skips the first updates of a run, and a few later
+    if (r->about.rank != 0 || r->n_skipped == 0 || (r->n_skipped < 3 && r->n_skipped < r->n_made))
+        return;
+    rp_clear(r);
+    fprintf(stderr,
+            "zerotrain: warning: gradients of the last %" PRId64
+            " updates were not finite, so these updates were skipped\n",
+            r->n_skipped);
 }
 
 void report_better(const report *r)
@@ -455,6 +470,17 @@ static void rp_unused(const report *r)
                     "zerotrain: warning: %s: %" PRIu64
                     " records have no answer within a row of --seq tokens, and are left out\n",
                     path, u->records);
+        if (u->names)
+            fprintf(stderr,
+                    "zerotrain: warning: %s: has tensors that are no inputs, and are not used: "
+                    "%s\n",
+                    path, u->names);
+        if (a->n_silent[i] > 0)
+            fprintf(stderr,
+                    "zerotrain: warning: %s: all labels of %" PRIu64 " of its %" PRIu64
+                    " samples are -100; a micro batch of such samples has no gradient, and its "
+                    "loss is not a number\n",
+                    path, a->n_silent[i], a->n_samples[i]);
         if (u->cut > 0 && !r->told->quiet)
             fprintf(stderr,
                     "note: %s: %" PRIu64 " of %" PRIu64 " samples have more than %" PRIu64

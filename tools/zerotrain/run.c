@@ -117,6 +117,7 @@ int run_train(zt_engine *e, const told *t, ckpt_err *err)
         if (rc == CKPT_OK)
             rc = go_after(&r, stop, err);
     }
+    report_skipped(&r);
     if (rc == CKPT_OK) {
         rc = zt_engine_finish(e, err);
         report_save(&r);

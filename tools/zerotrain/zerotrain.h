@@ -221,6 +221,8 @@ typedef struct report {
     bool live;         /* stderr is a terminal, so each update redraws a line */
     double fast, slow; /* running means of the loss, over about 10 and 50 updates; 0: none yet */
     double pace;       /* running mean of an update's seconds */
+    int64_t n_made;    /* updates of this process */
+    int64_t n_skipped; /* the last ones of them, if they were skipped */
     int64_t epochs;    /* complete passes over the data so far, on every rank */
 } report;
 
@@ -232,6 +234,9 @@ int report_open(report *r, ckpt_err *err);
  */
 int report_step(report *r, const zt_progress *p, ckpt_err *err);
 int report_score(report *r, const zt_score *s, ckpt_err *err);
+
+/* Warn at the end if the last updates of the run were skipped. */
+void report_skipped(const report *r);
 
 /* Print that the last score is the best; at the end, which checkpoint is the best. */
 void report_better(const report *r);
