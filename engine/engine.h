@@ -103,8 +103,9 @@ typedef struct zt_about {
     bool with_optimizer;  /* moments, steps, schedule and scaler were restored too */
     int64_t optimizer_updates, updates; /* of the checkpoint, see zt_loaded */
     const char *replaced;               /* see zt_loaded */
-    // where the run that saved the loaded checkpoint differs: "layers of the model 2 (now: 3)"; ""
-    const char *unlike_model, *unlike_data;
+    // differences from the model of the loaded weights in unlike_path, and from the samples of the
+    // resumed run: "heads of the model 4 4 8 (now: 2 2 16)"; "": none
+    const char *unlike_path, *unlike_model, *unlike_data;
     zt_data_unused unused[2]; /* of options.data and options.eval_data */
     uint64_t n_silent[2];     /* samples without a label in them */
     uint64_t n_samples[2];    /* in them */

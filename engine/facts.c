@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * facts.c: keeps with each checkpoint what its weights do not show, and compares it on loading.
+ * facts.c: keeps with each checkpoint what its weights do not show, and compares it on loading; for
+ * weights of other programs, the config.json beside them.
  *
  * Another number of attention heads, another base of the rotary positions or another alpha of LoRA
  * fits the same weights, but computes another model.  Other samples, or another seed, give the
@@ -9,16 +10,27 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "engine/inside.h"
 
+enum { FC_PATH = 4096 };
+
 static const char fc_data[] = "data: ";
 
-/* Settings that may change between runs: they apply to new weights, or to one run. */
+/*
+ * True for settings that may change between runs: they apply to new weights, to one run, or show in
+ * the weights.
+ */
 static bool fc_is_free(const char *line, size_t n)
 {
-    static const char *const names[] = {"initial range of the model", "dropout rates of the model",
-                                        "positions of the model"};
+    static const char *const names[] = {"initial range of the model",
+                                        "dropout rates of the model",
+                                        "positions of the model",
+                                        "class of the model",
+                                        "labels of the model",
+                                        "padding of the model",
+                                        "first token and padding of the model's targets"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strlen(names[i]) == n && strncmp(names[i], line, n) == 0)
@@ -115,16 +127,64 @@ static void fc_one(zt_engine *e, const char *line, const char *end, const char *
     fc_add(data ? e->unlike_data : e->unlike_model, text);
 }
 
+/* Compare lines of facts that are known of the weights in a path. */
+static int fc_compare(zt_engine *e, const char *path, const char *known, ckpt_err *err)
+{
+    ckpt_bytes now = {0};
+    int rc = known ? fc_lines(e, &now, err) : CKPT_OK;
+
+    e->unlike_model[0] = 0;
+    for (const char *end, *line = known; rc == CKPT_OK && line && (end = strchr(line, '\n'));
+         line = end + 1)
+        fc_one(e, line, end, (const char *)now.at);
+    if (e->unlike_model[0])
+        e->unlike_path = path;
+    ckpt_vec_free(&now);
+    return rc;
+}
+
+/* Find the config.json of a folder, or beside a file; false: there is none. */
+static bool fc_config(char out[FC_PATH], const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    struct stat st;
+    int n;
+
+    if (stat(path, &st) != 0)
+        return false;
+    if (S_ISDIR(st.st_mode))
+        n = snprintf(out, FC_PATH, "%s/config.json", path);
+    else
+        n = snprintf(out, FC_PATH, "%.*sconfig.json", slash ? (int)(slash - path) + 1 : 0, path);
+    return n > 0 && n < FC_PATH && stat(out, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+int zt_facts_beside(zt_engine *e, const char *path, ckpt_err *err)
+{
+    char config[FC_PATH];
+    zt_model_config model;
+    ckpt_bytes lines = {0};
+    int rc = CKPT_OK;
+
+    // of another kind of model, the names of tensors have told already
+    if (!fc_config(config, path) ||
+        zt_model_config_read(&model, e->arena, config, NULL) != CKPT_OK ||
+        model.arch != e->model_config.arch)
+        return CKPT_OK;
+    if (!zt_agree_model(&model, &lines) || !ckpt_bytes_add(&lines, "", 1))
+        rc = ckpt_fail_memory(err);
+    else
+        rc = fc_compare(e, path, (const char *)lines.at, err);
+    ckpt_vec_free(&lines);
+    return rc;
+}
+
 int zt_facts_compare(zt_engine *e, const zt_load_opts *from, ckpt_err *err)
 {
     char *saved = zt_loaded_facts(from, &e->loaded);
-    ckpt_bytes now = {0};
-    int rc = saved ? fc_lines(e, &now, err) : CKPT_OK;
+    const bool kept = saved && *saved;
+    int rc = kept ? fc_compare(e, from->path, saved, err) : zt_facts_beside(e, from->path, err);
 
-    for (const char *end, *line = saved; rc == CKPT_OK && line && (end = strchr(line, '\n'));
-         line = end + 1)
-        fc_one(e, line, end, (const char *)now.at);
-    ckpt_vec_free(&now);
     ckpt_free(saved);
     return rc;
 }

@@ -268,6 +268,8 @@ int zt_first_fill(zt_engine *e, ckpt_err *err)
 
     if (rc == CKPT_OK && e->init)
         rc = zt_comm_agree(e->comm, fw_initial(e, err), err);
+    if (rc == CKPT_OK && e->init)
+        rc = zt_comm_agree(e->comm, zt_facts_beside(e, e->init, err), err);
     if (rc == CKPT_OK && o->load) {
         const zt_load_opts l = {.path = o->load,
                                 .tag = o->load_tag,

@@ -29,6 +29,7 @@ struct zt_engine {
     zt_saver *saver;
     zt_loaded loaded;
     char unlike_model[ZT_UNLIKE], unlike_data[ZT_UNLIKE]; /* see zt_about */
+    const char *unlike_path;
     const char *vocab; /* path of the vocabulary of text data; NULL: none */
     bool lower_case;
     const char *init;         /* source of initial weights; NULL: random, or only --load */
@@ -132,11 +133,13 @@ bool zt_agree_model(const zt_model_config *m, ckpt_bytes *to);
 
 /*
  * facts.c: keep with each checkpoint the settings of the model and the samples that the run reads;
- * compare a loaded checkpoint's, for zt_about.  Weights alone do not show them.
+ * compare a loaded checkpoint's, for zt_about, or the config.json beside weights.  Weights alone do
+ * not show them.
  *
  * Errors  CKPT_ELIMIT: no memory
  */
 int zt_facts_keep(zt_engine *e, ckpt_err *err);
 int zt_facts_compare(zt_engine *e, const zt_load_opts *from, ckpt_err *err);
+int zt_facts_beside(zt_engine *e, const char *path, ckpt_err *err);
 
 #endif

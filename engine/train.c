@@ -285,6 +285,7 @@ void zt_engine_about(const zt_engine *e, zt_about *out)
                       .optimizer_updates = e->loaded.optimizer_updates,
                       .updates = e->loaded.updates,
                       .replaced = e->loaded.replaced,
+                      .unlike_path = e->unlike_path,
                       .unlike_model = e->unlike_model,
                       .unlike_data = e->unlike_data};
     for (size_t i = 0; i < 2; i++) {

@@ -333,7 +333,8 @@ static const ds_key file_keys[] = {
     IDLE_SWITCH("comet", "enabled", no_monitor),
     BLOCK("csv_monitor", csv_monitor),
     SWITCH("hybrid_engine", "enabled",
-           "this engine trains and does not generate; remove the block"),
+           "it switches between training and generating; --generate is a run of its own; remove "
+           "the block"),
     SWITCH("data_efficiency", "enabled",
            "data sampling and routing are not supported; remove the block"),
     SWITCH("expert_parallel", "enabled", "mixture-of-experts models are not supported"),

@@ -424,9 +424,8 @@ static void rp_weights(const report *r)
     const bool warns = (!o->load && a->drawn_warns) || (lacks && !trains);
 
     if (a->rank == 0 && a->unlike_model[0])
-        fprintf(stderr,
-                "zerotrain: warning: %s: was saved with another model of the same shapes: %s\n",
-                o->load, a->unlike_model);
+        fprintf(stderr, "zerotrain: warning: %s: belongs to another model of the same shapes: %s\n",
+                a->unlike_path, a->unlike_model);
     if (a->rank != 0 || (r->told->quiet && !warns))
         return;
     fputs(warns ? "zerotrain: warning: " : "", stderr);

@@ -20,3 +20,8 @@ echo "--- which the next one goes on with"
 go --data "$S"/train.tsv --max-steps 4 --load run
 printf '000000000000001f 7\n- heads of the model\t\033[31m\nno line end' >run/global_step3/.zerotrain
 go --data "$S"/train.tsv --max-steps 4 --load run
+echo "--- weights beside another config.json"
+go --data "$S"/train.tsv --max-steps 1 --save-model folder
+sed -i 's|"num_attention_heads": 1|"num_attention_heads": 2|' model/config.json
+zerotrain --deepspeed_config ds.json --model model --threads 1 --quiet --init folder --data "$S"/train.tsv --max-steps 1
+zerotrain --deepspeed_config ds.json --model model --threads 1 --quiet --load folder/model.safetensors --data "$S"/train.tsv --evaluate >/dev/null
