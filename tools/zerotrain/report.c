@@ -447,20 +447,12 @@ static void rp_weights(const report *r)
     fputc('\n', stderr);
 }
 
-void report_weights(zt_engine *e, const told *t)
-{
-    report r = {.engine = e, .told = t};
-
-    zt_engine_about(e, &r.about);
-    rp_weights(&r);
-}
-
 /* Name the parts of the data files that are not used. */
 static void rp_unused(const report *r)
 {
     const zt_about *a = &r->about;
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; a->rank == 0 && i < 2; i++) {
         const zt_data_unused *u = &a->unused[i];
         const char *path = i == 0 ? r->told->run.data : r->told->run.eval_data;
 
@@ -491,6 +483,15 @@ static void rp_unused(const report *r)
                     " (--seq), and are not used\n",
                     path, u->tokens, a->row[i]);
     }
+}
+
+void report_weights(zt_engine *e, const told *t)
+{
+    report r = {.engine = e, .told = t};
+
+    zt_engine_about(e, &r.about);
+    rp_unused(&r);
+    rp_weights(&r);
 }
 
 void report_start(const report *r)

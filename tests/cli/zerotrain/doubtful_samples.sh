@@ -40,3 +40,8 @@ go --data more.safetensors
 echo "--- weights far away from the beginning"
 sed -i 's/1e-3/1e30/' ds.json
 go --data more.safetensors --max-steps 6
+echo "--- texts that are cut in evaluations and predictions"
+echo '{"train_batch_size": 6, "optimizer": {"type": "AdamW"}}' >ds.json
+train --quiet --init none --max-steps 1 --save-model folder
+train --init folder --evaluate --seq 8 2>&1 | grep note
+train --init folder --predict classes.jsonl --seq 8 2>&1 | grep note
