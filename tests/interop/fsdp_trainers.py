@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of FSDP1 that trainers own go on under DeepSpeed and FSDP2: transformers' Trainer, and Lightning's.
+"""Runs that trainers own go on under DeepSpeed and FSDP2: transformers' Trainer and Lightning's with FSDP1, the Trainer's with DDP.
 
     fsdp_trainers.py --bin build/bin [NAME...] [-v]
 
@@ -84,10 +84,10 @@ class Record:
         at['y'].append(next_tokens(inputs['labels']))
         at['loss'] += loss.item()
 
-    def save(self, model, optimizer, out, rank):
+    def save(self, model, optimizer, out, rank, wrapped=True):
         """Rank 0 writes what all recorded."""
         units = len(torch.distributed.fsdp.FullyShardedDataParallel.fsdp_modules(model))
-        assert units == LAYERS + 1, 'FSDP1 has %d units' % units
+        assert units == (LAYERS + 1 if wrapped else 0), 'FSDP1 has %d units' % units
         every = [None] * WORLD
         torch.distributed.all_gather_object(every, self.steps)
         names = {id(p): n for n, p in model.named_parameters()}
@@ -141,18 +141,18 @@ class Recorded(transformers.Trainer):
 
 def trainer_rank(kind, original, accumulate, folder, out, rank):
     steps = SAVED + MORE
+    fsdp = {} if kind is None else {'fsdp': 'full_shard auto_wrap', 'fsdp_config': {
+        'version': 1, 'transformer_layer_cls_to_wrap': ['LlamaDecoderLayer'], 'state_dict_type': kind,
+        'use_orig_params': original, 'sync_module_states': False}}
     args = transformers.TrainingArguments(
         output_dir=folder, per_device_train_batch_size=ROWS, gradient_accumulation_steps=accumulate, max_steps=steps,
         learning_rate=RATE, weight_decay=DECAY, warmup_steps=2, lr_scheduler_type='linear', max_grad_norm=CLIP,
-        optim='adamw_torch', save_steps=SAVED, logging_steps=1, use_cpu=True, report_to=[], disable_tqdm=True, seed=3,
-        fsdp='full_shard auto_wrap',
-        fsdp_config={'version': 1, 'transformer_layer_cls_to_wrap': ['LlamaDecoderLayer'], 'state_dict_type': kind,
-                     'use_orig_params': original, 'sync_module_states': False})
+        optim='adamw_torch', save_steps=SAVED, logging_steps=1, use_cpu=True, report_to=[], disable_tqdm=True, seed=3, **fsdp)
     torch.manual_seed(5)
     trainer = Recorded(model=llama(), args=args, train_dataset=rows(steps * WORLD * ROWS * accumulate))
     trainer.record = Record()
     trainer.train()
-    trainer.record.save(trainer.model, trainer.optimizer, out, rank)
+    trainer.record.save(trainer.model, trainer.optimizer, out, rank, kind is not None)
 
 
 def linear(optimizer):
@@ -253,6 +253,8 @@ RUNS = {
     # one flat tensor a unit, which the Trainer cannot part by decay: all are in one group, the other is empty
     'trainer_full_flat': by_trainer('FULL_STATE_DICT', False, 1),
     'trainer_sharded_flat': by_trainer('SHARDED_STATE_DICT', False, 2),
+    # model.safetensors and optimizer.pt: the order of the parameters that it names by number comes from config.json
+    'trainer_plain': by_trainer(None, True, 2),
     'lightning_full': by_lightning('full', per_layer, False, llama),
     'lightning_full_groups': by_lightning('full', per_layer, True, llama),
     'lightning_sharded': by_lightning('sharded', lightning_layers(), True, Net, '--keep-names'),
