@@ -348,6 +348,30 @@ static int mgo_flat_cut(mgo_reader *r, const ckpt_meg_rank *rank, const char *ki
     return rc;
 }
 
+/* Report the values in a rank's file of flat tensors that are not read. */
+static int mgo_flat_rest(const mgo_reader *r, const ckpt_meg_rank *rank, ckpt_dict root,
+                         ckpt_dict flat)
+{
+    static const char *const known[] = {"buckets_coalesced", "per_bucket_numel",
+                                        "per_bucket_numel_unpadded", "numel_unpadded"};
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < root.n + flat.n; i++) {
+        const ckpt_pair *p = i < root.n ? &root.at[i] : &flat.at[i - root.n];
+        bool read = i < root.n ? p->key->kind == CKPT_V_INT
+                               : p->key->kind == CKPT_V_STR && p->value->kind == CKPT_V_TENSOR;
+
+        for (size_t k = 0; !read && k < sizeof known / sizeof *known; k++)
+            read = ckpt_value_is(p->key, known[k]);
+        if (!read)
+            rc = mgo_state_left(r, rank, p->key,
+                                i < root.n
+                                    ? "it belongs to no buffer of parameters in " CKPT_MEG_FLAT
+                                    : "it is not a tensor");
+    }
+    return rc;
+}
+
 /* Read the file of one rank; the map owns it afterwards. */
 static int mgo_flat_read(mgo_reader *r, const ckpt_meg_rank *rank, const ckpt_value **dict)
 {
@@ -362,7 +386,8 @@ static int mgo_flat_read(mgo_reader *r, const ckpt_meg_rank *rank, const ckpt_va
         return rc;
     }
     *dict = mgo_flat_dict(file->values);
-    return CKPT_OK;
+    return *dict ? mgo_flat_rest(r, rank, ckpt_value_map(file->values), ckpt_value_map(*dict))
+                 : CKPT_OK;
 }
 
 static int mgo_flat_rank(mgo_reader *r, const ckpt_meg_rank *rank)
