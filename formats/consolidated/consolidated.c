@@ -68,6 +68,8 @@ static int con_file(ckpt_map *map, const ckpt_listing *list, const char *name, c
     if (rc == CKPT_OK && file->tensors.n == 0)
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s: no tensors", path);
     if (rc == CKPT_OK)
+        rc = ckpt_torch_say_others(file, path, err);
+    if (rc == CKPT_OK)
         rc = ckpt_map_adopt(map, file, prefix, err);
     if (rc != CKPT_OK)
         ckpt_map_free(file);

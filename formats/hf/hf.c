@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/torch/torch.h"
 #include "formats/training/run_files.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/codec/json/json.h"
@@ -171,12 +172,21 @@ static int hf_read_file(hf_reader *r, const char *name, ckpt_map **out, ckpt_err
     if (rc != CKPT_OK)
         return rc;
     const char *format = (*out)->files.n ? (*out)->files.at[0].format->is.name : "";
-    if (strcmp(format, "safetensors") == 0 || strncmp(format, "torch", 5) == 0)
+    if (strcmp(format, "safetensors") == 0)
         return CKPT_OK;
+    if (strncmp(format, "torch", 5) == 0)
+        rc = ckpt_torch_say_others(*out, path, err);
+    else
+        rc = CKPT_EUNSUPPORTED;
+    if (rc == CKPT_OK)
+        return rc;
     ckpt_map_free(*out);
     *out = NULL;
-    return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                     "%s: a %s file among weights; expected safetensors or torch", path, format);
+    return rc != CKPT_EUNSUPPORTED
+               ? rc
+               : ckpt_fail(err, CKPT_EUNSUPPORTED,
+                           "%s: a %s file among weights; expected safetensors or torch", path,
+                           format);
 }
 
 /* For qsort and bsearch: by tensor name; names are unique, because the index was checked. */

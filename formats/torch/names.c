@@ -475,3 +475,30 @@ int ckpt_torch_remark(ckpt_map *map, const ckpt_io *io, const ckpt_pickle *pickl
     ckpt_vec_free(&names);
     return rc;
 }
+
+int ckpt_torch_say_others(ckpt_map *file, const char *path, ckpt_err *err)
+{
+    assert(file && path);
+    enum { MOST = 3 };
+    ckpt_dict all = ckpt_value_map(file->values);
+    const char *names = "";
+    uint64_t n = 0;
+
+    for (uint64_t i = 0; names && i < all.n; i++) {
+        const ckpt_value_kind kind = all.at[i].value->kind;
+        const ckpt_value *key = all.at[i].key;
+
+        // dicts hold further tensors; None is what a program without the value leaves
+        if (kind == CKPT_V_TENSOR || kind == CKPT_V_DICT || kind == CKPT_V_ODICT ||
+            kind == CKPT_V_NONE || n++ >= MOST)
+            continue;
+        names = ckpt_arena_printf(file->arena, "%s%s%.100s", names, *names ? ", " : "",
+                                  key->kind == CKPT_V_STR ? key->as.text.at : "another key");
+    }
+    if (!names)
+        return ckpt_fail_memory(err);
+    return n == 0 ? CKPT_OK
+                  : ckpt_map_note(file, CKPT_WARNING, err,
+                                  "%s: %s%s: values beside the tensors of this file are left out",
+                                  path, names, n > MOST ? " and others" : "");
+}

@@ -31,6 +31,12 @@ int ckpt_torch_list(ckpt_map *map, ckpt_io *io, ckpt_value *root, bool swap, ckp
 /* Add notes about a pickle: its unknown classes, and the names in it. */
 int ckpt_torch_remark(ckpt_map *map, const ckpt_io *io, const ckpt_pickle *pickle, ckpt_err *err);
 
+/*
+ * Warn of values that are not tensors in the top dict of a file of weights, which a map of several
+ * files does not keep.
+ */
+int ckpt_torch_say_others(ckpt_map *file, const char *path, ckpt_err *err);
+
 /* A complete archive inside another file. */
 typedef struct ckpt_torch_range {
     ckpt_io *io;    /* the open file */
