@@ -162,6 +162,8 @@ static int ur_shapes_more(ckpt_uni *u, ckpt_ds_params *out)
         rc = ckpt_ds_shard_open(&u->job, &s, &u->dir.whole.at[i]);
         if (rc == CKPT_OK && s.map)
             rc = ckpt_uni_same_save(u, &s);
+        if (rc == CKPT_OK && s.map)
+            rc = ckpt_ds_client_beside(&u->job, &u->head, &s);
         const ckpt_value *shapes = s.map ? ckpt_value_get(s.root, "param_shapes") : NULL;
         if (rc == CKPT_OK && shapes && shapes->kind != CKPT_V_NONE)
             rc = ur_shapes_of(u, out, shapes);
@@ -496,7 +498,10 @@ static int ur_add_experts(ckpt_uni *u, ckpt_uni_file *f, const ckpt_tensor_value
 static int ur_add(ckpt_uni *u, ckpt_uni_file *f)
 {
     const ckpt_tensor_value *v = ur_tensor(f->shard->root);
+    int rc = ckpt_uni_beside(u, f);
 
+    if (rc != CKPT_OK)
+        return rc;
     if (!v)
         return ckpt_ds_problem(&u->job, CKPT_EFORMAT,
                                "%s: expected a tensor, bare or as 'param' in a dict",
@@ -686,6 +691,8 @@ static int ur_values(ckpt_uni *u)
         rc = ur_read_state(u, &wants, kinds.at[i], ur_add);
     if (rc == CKPT_OK)
         rc = ur_read_state(u, &wants, "step", ur_step);
+    if (rc == CKPT_OK)
+        rc = ckpt_uni_say_beside(u);
     ckpt_vec_free(&wants);
     ckpt_vec_free(&kinds);
     return rc;

@@ -6,6 +6,7 @@
  *     files.c     reads thousands of small torch files with several threads
  *     read.c      the reader: names and roles from the model file, values from zero/
  *     complete.c  reports missing files of zero/
+ *     beside.c    reports values in files of zero/ that nothing reads
  *     facts.c     fills in the facts for `ckpt info`
  *     state.c     builds parameter groups and optimizer values for writers
  *     write.c     the writer: chooses the files, one folder per parameter
@@ -88,8 +89,10 @@ typedef struct ckpt_uni {
     bool shapes_whole;     /* one model-parallel rank: shapes are those of whole parameters */
     uint64_t *n_part;      /* number of parameters in each dict of param_shapes */
     size_t n_parts;
-    size_t last_step; /* index of the parameter whose step_tree was copied last */
-    size_t n_narrow;  /* number of masters that are not float32 */
+    size_t last_step;   /* index of the parameter whose step_tree was copied last */
+    size_t n_narrow;    /* number of masters that are not float32 */
+    size_t n_beside;    /* values beside the tensors of zero/ that nothing reads */
+    const char *beside; /* the first one's file and name */
     const char *narrow;
 } ckpt_uni;
 
@@ -154,6 +157,15 @@ typedef int (*ckpt_uni_file_fn)(ckpt_uni *u, ckpt_uni_file *f);
 /* Read the files of a list, which all have one kind of state, and call fn in list order for each
  * readable one.  Step counts are read together with their files. */
 int ckpt_uni_files_each(ckpt_uni *u, const ckpt_uni_wants *wants, ckpt_uni_file_fn fn);
+
+/* ---- beside.c ---- */
+
+/*
+ * Count the members of a parameter's file that are neither its tensor nor DeepSpeed's notes about
+ * it; warn of them, once all files are read.
+ */
+int ckpt_uni_beside(ckpt_uni *u, const ckpt_uni_file *f);
+int ckpt_uni_say_beside(ckpt_uni *u);
 
 /* ---- facts.c ---- */
 

@@ -4,7 +4,8 @@
  *
  * At stage 3 each rank writes a model file, with the client_state that its process passed (states
  * of random number generators, positions in the data), and with its own buffers, which differ if
- * the ranks compute them from their own samples (BatchNorm).  Lower stages have one model file.
+ * the ranks compute them from their own samples (BatchNorm).  Lower stages have one model file for
+ * each model-parallel rank, of whose values a target without these ranks has only the first's.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -230,29 +231,91 @@ int ckpt_ds_client_optim(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_sha
                          : rc;
 }
 
-/* ---- joined model-parallel ranks ---- */
+/* ---- model-parallel ranks ---- */
+
+/* True for members of a model-parallel rank's files that the rank alone has: parts, and numbers. */
+static bool dcl_is_part(const ckpt_pair *p)
+{
+    static const char *const key[] = {"state",
+                                      "param_groups",
+                                      "optimizer",
+                                      "buffer_names",
+                                      "ds_config",
+                                      "ds_version",
+                                      "overflow",
+                                      "groups_padding",
+                                      "num_comm_intervals_per_group",
+                                      "local_sub_partitions_of_fp32_groups",
+                                      "ds_zero_partition_groups"};
+    bool is = p->key->kind == CKPT_V_STR && ckpt_train_is_layout(p);
+
+    for (size_t i = 0; !is && i < sizeof key / sizeof *key; i++)
+        is = ckpt_value_is(p->key, key[i]);
+    return is;
+}
+
+/* Two dicts of model-parallel ranks, and what to do with a member in which they differ. */
+typedef struct dcl_pair {
+    const ckpt_ds_job *job;
+    ckpt_train_side *first, *own;
+    ckpt_state *to; /* record the name there; NULL: warn */
+} dcl_pair;
+
+static int dcl_apart(const dcl_pair *p, const ckpt_value *key)
+{
+    if (p->to)
+        return dcl_lost(p->job, &p->to->client, key);
+    return key->kind == CKPT_V_STR ? dcl_used(p->job, "model", key) : CKPT_OK;
+}
+
+static int dcl_compare(const dcl_pair *p, const ckpt_value *first, const ckpt_value *own)
+{
+    ckpt_dict a = ckpt_value_map(first), b = ckpt_value_map(own);
+    uint64_t hint = 0;
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < a.n; i++) {
+        if (!dcl_is_part(&a.at[i]) &&
+            !ckpt_train_same_value(p->first, a.at[i].value, p->own,
+                                   ckpt_train_member(b, a.at[i].key, &hint)))
+            rc = dcl_apart(p, a.at[i].key);
+    }
+    hint = 0;
+    for (uint64_t i = 0; rc == CKPT_OK && i < b.n; i++) {
+        if (!dcl_is_part(&b.at[i]) && !ckpt_train_member(a, b.at[i].key, &hint))
+            rc = dcl_apart(p, b.at[i].key);
+    }
+    return rc;
+}
 
 int ckpt_ds_client_join(const ckpt_ds_job *job, ckpt_state *to, const ckpt_state *first,
                         const ckpt_state *own)
 {
     assert(to && first && own);
-    ckpt_dict a = ckpt_value_map(first->model), b = ckpt_value_map(own->model);
+    static const char of[] = "optimizer_state_dict", base[] = "base_optimizer_state";
+    const ckpt_value *a = ckpt_value_get(first->optim, of), *b = ckpt_value_get(own->optim, of);
     ckpt_train_side side = {.map = job->map}; // both trees refer to its sources
-    uint64_t hint = 0;
-    int rc = CKPT_OK;
+    const dcl_pair pair = {job, &side, &side, to};
+    int rc = dcl_compare(&pair, first->model, own->model);
 
-    for (uint64_t i = 0; rc == CKPT_OK && i < a.n; i++) {
-        const ckpt_value *key = a.at[i].key;
-        if (dcl_is_client(key) &&
-            !ckpt_train_same_value(&side, a.at[i].value, &side, ckpt_train_member(b, key, &hint)))
-            rc = dcl_lost(job, &to->client, key);
-    }
-    hint = 0;
-    for (uint64_t i = 0; rc == CKPT_OK && i < b.n; i++) {
-        const ckpt_value *key = b.at[i].key;
-        if (dcl_is_client(key) && !ckpt_train_member(a, key, &hint))
-            rc = dcl_lost(job, &to->client, key);
-    }
+    if (rc == CKPT_OK)
+        rc = dcl_compare(&pair, first->optim, own->optim);
+    if (rc == CKPT_OK)
+        rc = dcl_compare(&pair, a, b);
+    if (rc == CKPT_OK)
+        rc = dcl_compare(&pair, ckpt_value_get(a, base), ckpt_value_get(b, base));
     ckpt_reader_free(side.reader);
+    return rc;
+}
+
+int ckpt_ds_client_beside(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s)
+{
+    assert(head && s && s->map);
+    ckpt_train_side first = {head->model.map, head->model.reader}, own = {s->map, s->reader};
+    const dcl_pair pair = {job, &first, &own, NULL};
+    int rc = job->opts->with_optimizer ? dcl_compare(&pair, head->model.root, s->root) : CKPT_OK;
+
+    head->model.reader = first.reader;
+    s->reader = own.reader;
     return rc;
 }

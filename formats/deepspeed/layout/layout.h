@@ -158,11 +158,18 @@ int ckpt_ds_client_note(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s);
 int ckpt_ds_client_optim(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s);
 
 /*
- * Record in `to` the names of client-state values that differ between two model-parallel ranks, or
- * that only one of them has.  The states' trees are in the output map already.
+ * Record in `to` the names of values in model and optimizer files that differ between two
+ * model-parallel ranks, or that only one of them has, except parts of tensors and their layout.  The
+ * states' trees are in the output map already.
  */
 int ckpt_ds_client_join(const ckpt_ds_job *job, ckpt_state *to, const ckpt_state *first,
                         const ckpt_state *own);
+
+/*
+ * Warn of such values in a further model-parallel rank's model file of which nothing else is used,
+ * if the caller reads the optimizer.
+ */
+int ckpt_ds_client_beside(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s);
 
 /* ---- value.c ---- */
 
