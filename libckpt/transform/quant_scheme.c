@@ -8,27 +8,38 @@
 #include "libckpt/transform/quant_scheme.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* A method, in one of its formats, with the suffix of its scales' names. */
 typedef struct qsc_way {
     const char *method, *format, *scale;
-    bool integers;
+    ckpt_quant_ways way;
+    bool integers; /* or: zero points are stored less one (GPTQ) */
 } qsc_way;
 
 static const qsc_way ways[] = {
-    {"fp8", NULL, "_scale_inv", false},
-    {"fbgemm_fp8", NULL, "_scale", false},
-    {"mxfp4", NULL, "_scales", false},
-    {"compressed-tensors", "float-quantized", "_scale", false},
-    {"compressed-tensors", "naive-quantized", "_scale", true},
-    {"compressed-tensors", "int-quantized", "_scale", true},
+    {"fp8", NULL, "_scale_inv", CKPT_QUANT_SCALED, false},
+    {"fbgemm_fp8", NULL, "_scale", CKPT_QUANT_SCALED, false},
+    {"mxfp4", NULL, "_scales", CKPT_QUANT_SCALED, false},
+    {"compressed-tensors", "float-quantized", "_scale", CKPT_QUANT_SCALED, false},
+    {"compressed-tensors", "naive-quantized", "_scale", CKPT_QUANT_SCALED, true},
+    {"compressed-tensors", "int-quantized", "_scale", CKPT_QUANT_SCALED, true},
+    {"compressed-tensors", "pack-quantized", "_scale", CKPT_QUANT_PACKED, false},
+    {"gptq", "gptq", ".scales", CKPT_QUANT_GPTQ, true},
+    {"gptq", "gptq_v2", ".scales", CKPT_QUANT_GPTQ, false},
+    {"auto-round", "auto_round:gptq", ".scales", CKPT_QUANT_GPTQ, true},
+    {"auto-round", "auto_round:auto_gptq", ".scales", CKPT_QUANT_GPTQ, true},
+    {"auto-round", "auto_round:awq", ".scales", CKPT_QUANT_AWQ, false},
+    {"auto-round", "auto_round:auto_awq", ".scales", CKPT_QUANT_AWQ, false},
+    {"awq", "gemm", ".scales", CKPT_QUANT_AWQ, false},
 };
 
 /* State of the parser. */
 typedef struct qsc_reader {
     const char *path;
     ckpt_quant_scheme *way;
+    ckpt_quant_ways now; /* chosen last */
     ckpt_err *err;
 } qsc_reader;
 
@@ -43,9 +54,9 @@ static int qsc_unknown(const qsc_reader *r, const char *what, const char *name)
 {
     return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
                      "%s: quantization_config: %s '%.100s' cannot be dequantized here (fp8, "
-                     "fbgemm_fp8, mxfp4 and compressed-tensors' float-quantized, naive-quantized "
-                     "and int-quantized can): convert without a change to pass the weights on as "
-                     "they are",
+                     "fbgemm_fp8, mxfp4, gptq, awq, auto-round and compressed-tensors' "
+                     "float-quantized, naive-quantized, int-quantized and pack-quantized can): "
+                     "convert without a change to pass the weights on as they are",
                      r->path, what, name);
 }
 
@@ -65,7 +76,12 @@ static int qsc_choose(qsc_reader *r, const char *method, const char *format)
     if (!found)
         return format ? qsc_unknown(r, "format", format) : qsc_unknown(r, "quant_method", method);
     r->way->scale = found->scale;
-    r->way->integers = r->way->integers || found->integers;
+    r->way->ways |= found->way;
+    r->now = found->way;
+    if (found->way == CKPT_QUANT_GPTQ)
+        r->way->less_one = found->integers;
+    else
+        r->way->integers = r->way->integers || found->integers;
     return CKPT_OK;
 }
 
@@ -106,12 +122,21 @@ static int qsc_strategy(qsc_reader *r, const ckpt_value *weights)
     const ckpt_value *even = ckpt_value_get(weights, "symmetric");
     int64_t size = 0, bits = 0;
 
-    if (!type || (strcmp(type, "float") != 0 && strcmp(type, "int") != 0))
+    bool uneven = even && even->kind == CKPT_V_BOOL && even->as.i == 0,
+         packed = r->now == CKPT_QUANT_PACKED;
+
+    if (!type || (strcmp(type, "int") != 0 && (packed || strcmp(type, "float") != 0)))
         return qsc_unknown(r, "weights of type", type ? type : "(none)");
-    if (!ckpt_value_as_int(ckpt_value_get(weights, "num_bits"), &bits) || bits != 8)
-        return qsc_unknown(r, "num_bits", "not 8");
-    if (even && even->kind == CKPT_V_BOOL && even->as.i == 0)
+    if (!ckpt_value_as_int(ckpt_value_get(weights, "num_bits"), &bits) ||
+        (bits != 8 && !(packed && (bits == 2 || bits == 4))))
+        return qsc_unknown(r, "num_bits", packed ? "not 2, 4 or 8" : "not 8");
+    if (uneven && !packed)
         return qsc_unknown(r, "weights", "symmetric: false");
+    if (packed) {
+        r->way->bits |= 1u << bits;
+        r->way->even = r->way->even || !uneven;
+        r->way->uneven = r->way->uneven || uneven;
+    }
     if (!strategy || strcmp(strategy, "tensor") == 0 || strcmp(strategy, "channel") == 0) {
         r->way->plain = true;
         return CKPT_OK;
@@ -174,21 +199,167 @@ static int qsc_groups(qsc_reader *r, const ckpt_value *q)
     return rc;
 }
 
+/* ---- GPTQ, AWQ and AutoRound ---- */
+
+/* Settings of a module that change nothing that its tensors do not show. */
+static bool qsc_is_shown(const char *key)
+{
+    static const char *const keys[] = {"act_group_aware",
+                                       "bits",
+                                       "damp_auto_increment",
+                                       "damp_percent",
+                                       "desc_act",
+                                       "group_size",
+                                       "mse",
+                                       "static_groups",
+                                       "sym",
+                                       "true_sequential",
+                                       "act_bits",
+                                       "act_data_type",
+                                       "act_dynamic",
+                                       "act_group_size",
+                                       "act_sym",
+                                       "scale_dtype"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (strcmp(keys[i], key) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* True for integers: "int", "int_sym". */
+static bool qsc_is_integer(const ckpt_value *type)
+{
+    return type && type->kind == CKPT_V_STR && strncmp(type->as.text.at, "int", 3) == 0;
+}
+
+/* Check the settings of single modules: GPTQModel's "dynamic", AutoRound's "extra_config". */
+static int qsc_modules(const qsc_reader *r, const ckpt_value *q, const char *name)
+{
+    const ckpt_dict all = ckpt_value_map(ckpt_value_get(q, name));
+
+    for (uint64_t i = 0; i < all.n; i++) {
+        const ckpt_dict one = ckpt_value_map(all.at[i].value);
+
+        r->way->varies = true;
+        for (uint64_t k = 0; k < one.n; k++) {
+            const ckpt_value *key = one.at[k].key;
+            const char *text = key->kind == CKPT_V_STR ? key->as.text.at : "(a key)";
+
+            if (strcmp(text, "data_type") == 0 ? !qsc_is_integer(one.at[k].value)
+                                               : !qsc_is_shown(text))
+                return qsc_unknown(r, name, text);
+        }
+    }
+    return CKPT_OK;
+}
+
+/* Refuse settings of other layouts, and of adapters and rotations that the weights need. */
+static int qsc_words_others(const qsc_reader *r, const ckpt_value *q)
+{
+    static const char *const none[] = {"adapter", "is_marlin_format", "rotation"};
+    const ckpt_value *type = ckpt_value_get(q, "data_type");
+    const char *pack = qsc_text(q, "pack_dtype"), *backend = qsc_text(q, "backend");
+
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        const ckpt_value *v = ckpt_value_get(q, none[i]);
+
+        if (v && v->kind != CKPT_V_NONE && !(v->kind == CKPT_V_BOOL && v->as.i == 0))
+            return qsc_unknown(r, none[i], v->kind == CKPT_V_STR ? v->as.text.at : "(set)");
+    }
+    if (pack && strcmp(pack, "int32") != 0)
+        return qsc_unknown(r, "pack_dtype", pack);
+    if (type && !qsc_is_integer(type))
+        return qsc_unknown(r, "data_type", type->kind == CKPT_V_STR ? type->as.text.at : "(none)");
+    if (backend && strcmp(backend, "llm-awq") == 0)
+        return qsc_unknown(r, "backend", backend);
+    return CKPT_OK;
+}
+
+/* A method whose weights are words, the keys of its layout's name, and the usual layout. */
+typedef struct qsc_method {
+    const char *name, *key[3], *usual;
+} qsc_method;
+
+static const qsc_method qsc_methods[] = {
+    {"gptq", {"checkpoint_format", "format"}, "gptq"},
+    {"awq", {"version", "format", "checkpoint_format"}, "gemm"},
+    {"auto-round", {"packing_format"}, "(none)"},
+};
+
+/* The layout's name in lower case; two keys must not differ. */
+static int qsc_layout(const qsc_reader *r, const ckpt_value *q, const qsc_method *m, char name[32])
+{
+    bool found = false;
+
+    (void)snprintf(name, 32, "%s", m->usual);
+    for (size_t i = 0; i < 3 && m->key[i]; i++) {
+        const char *text = qsc_text(q, m->key[i]);
+        char lower[32] = "";
+
+        for (size_t k = 0; text && text[k] && k + 1 < sizeof lower; k++)
+            lower[k] = text[k] >= 'A' && text[k] <= 'Z' ? (char)(text[k] - 'A' + 'a') : text[k];
+        if (text && found && strcmp(lower, name) != 0)
+            return qsc_unknown(r, m->key[i], text);
+        if (text)
+            memcpy(name, lower, sizeof lower);
+        found = found || text;
+    }
+    return CKPT_OK;
+}
+
+/* Parse a method whose weights are words in .qweight. */
+static int qsc_words(qsc_reader *r, const ckpt_value *q, const qsc_method *m)
+{
+    int64_t bits = 0, size = 0;
+    char layout[32];
+    int rc = qsc_layout(r, q, m, layout);
+
+    if (rc == CKPT_OK)
+        rc = qsc_choose(r, m->name, layout);
+    if (rc == CKPT_OK)
+        rc = qsc_words_others(r, q);
+    if (rc == CKPT_OK)
+        rc = qsc_modules(r, q, "dynamic");
+    if (rc == CKPT_OK)
+        rc = qsc_modules(r, q, "extra_config");
+    if (rc != CKPT_OK)
+        return rc;
+    if (!ckpt_value_as_int(ckpt_value_get(q, "bits"), &bits) ||
+        (bits != 4 && (r->now == CKPT_QUANT_AWQ || (bits != 2 && bits != 3 && bits != 8))))
+        return qsc_unknown(r, "bits", r->now == CKPT_QUANT_AWQ ? "not 4" : "not 2, 3, 4 or 8");
+    if (!ckpt_value_as_int(ckpt_value_get(q, "group_size"), &size) || size < -1 || size == 0)
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: quantization_config: group_size is not a size",
+                         r->path);
+    r->way->bits = r->way->varies ? 1u << 2 | 1u << 3 | 1u << 4 | 1u << 8 : 1u << bits;
+    r->way->group = size < 0 ? 0 : (uint64_t)size;
+    return CKPT_OK;
+}
+
 int ckpt_quant_scheme_of(ckpt_quant_scheme *out, const ckpt_value *q, const char *path,
                          ckpt_err *err)
 {
     const ckpt_value *block = ckpt_value_get(q, "weight_block_size");
     const char *method = qsc_text(q, "quant_method");
-    qsc_reader r = {path, out, err};
+    qsc_reader r = {.path = path, .way = out, .err = err};
     int rc;
 
-    *out = (ckpt_quant_scheme){.plain = !q, .integers = !q};
+    *out = (ckpt_quant_scheme){
+        .plain = !q, .integers = !q, .ways = q ? 0 : (unsigned)CKPT_QUANT_SCALED};
     if (!q)
         return CKPT_OK;
     if (!method)
         return qsc_unknown(&r, "quant_method", "(none)");
     if (strcmp(method, "compressed-tensors") == 0)
         return qsc_groups(&r, q);
+    for (size_t i = 0; i < sizeof qsc_methods / sizeof *qsc_methods; i++) {
+        const char *name = qsc_methods[i].name, *at = strstr(method, name);
+
+        // "intel/auto-round", too
+        if (at && strcmp(at, name) == 0 && (at == method || at[-1] == '/'))
+            return qsc_words(&r, q, &qsc_methods[i]);
+    }
     rc = qsc_choose(&r, method, NULL);
     if (rc == CKPT_OK && block && block->kind != CKPT_V_NONE)
         return qsc_pair(&r, block, "weight_block_size");

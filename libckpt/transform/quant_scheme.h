@@ -10,12 +10,27 @@
 /* Limit of block sizes in one configuration, because its groups of modules may differ. */
 #define CKPT_QUANT_BLOCKS 8u
 
+/* Ways to store quantized weights, as flags. */
+typedef enum ckpt_quant_ways {
+    CKPT_QUANT_SCALED = 1, /* low-precision numbers with scales: fp8, int8, MXFP4 */
+    CKPT_QUANT_PACKED = 2, /* compressed-tensors' words of integers */
+    CKPT_QUANT_GPTQ = 4,
+    CKPT_QUANT_AWQ = 8
+} ckpt_quant_ways;
+
 typedef struct ckpt_quant_scheme {
     const char *scale; /* suffix of the scales' names: "_scale_inv"; NULL: unknown */
+    unsigned ways;     /* ckpt_quant_ways; one configuration of compressed-tensors may have two */
     bool integers;     /* I8 weights too */
     bool plain;        /* a scale may apply to a whole tensor, or to each row */
     uint64_t block[CKPT_QUANT_BLOCKS][2]; /* rows and columns with one scale */
     uint32_t n_blocks;
+    /* packed integers */
+    unsigned bits;     /* 1 << 4: four bits occur */
+    bool even, uneven; /* weights without zero points occur, and weights with them */
+    uint64_t group;    /* columns of a group; 0: all */
+    bool varies;       /* modules may have other bits and groups, which tensors show */
+    bool less_one;     /* zero points are stored less one */
 } ckpt_quant_scheme;
 
 /*

@@ -5,7 +5,7 @@
   quantized.py --bin build/bin
 
 Every weight has the bits that the libraries' own dequantizing gives, and whole models the same logits: fp8 in blocks, and gpt-oss
-with MXFP4.
+with MXFP4.  GPTQ and AWQ, whose libraries need a GPU, have their published formulas here, in torch.
 """
 import json
 import os
@@ -13,9 +13,11 @@ import sys
 import types
 
 os.environ['HF_HUB_OFFLINE'] = '1'
+import numpy
 import torch
 import transformers
-from compressed_tensors.quantization import QuantizationArgs
+from compressed_tensors.compressors.pack_quantized.base import PackedQuantizationCompressor
+from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from compressed_tensors.quantization.lifecycle.forward import dequantize
 from safetensors.torch import load_file, save_file
 from transformers import (AutoModelForCausalLM, FineGrainedFP8Config, GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM,
@@ -112,6 +114,96 @@ def experts(a, tmp, dtype):
                    {name: convert_moe_packed_tensors(packed, scales, dtype=DTYPES[dtype])}, dtype)
 
 
+def words(*shape):
+    return torch.randint(-2**31, 2**31, shape, dtype=torch.int64).to(torch.int32)
+
+
+def numbers(packed, bits):
+    """The numbers that the rows of packed words hold, the first in the lowest bits."""
+    each = numpy.unpackbits(packed.contiguous().numpy().view(numpy.uint8), axis=1, bitorder='little')
+    return torch.from_numpy((each.reshape(len(packed), -1, bits) << numpy.arange(bits, dtype=numpy.uint8)).sum(2).astype(numpy.int32))
+
+
+def gptq_weight(tensors, name, bits, v2):
+    """GPTQModel's TorchLinear.dequantize_weight, transposed; format gptq stores zeros less one, in each word."""
+    words, zeros, scales = (tensors['%s.%s' % (name, end)] for end in ('qweight', 'qzeros', 'scales'))
+    if not v2 and bits != 3:
+        zeros = zeros + sum(1 << k for k in range(0, 31, bits))
+    zeros, q = numbers(zeros, bits), numbers(words.T, bits)
+    if not v2 and bits == 3:
+        zeros = zeros + 1 & 7
+    of = tensors[name + '.g_idx'].long()
+    return scales[of].T * (q - zeros[of].T)
+
+
+def gptq(a, tmp, dtype):
+    """GPTQ of all bits: zeros of both formats, columns in any order, groups of all sizes, modules with settings of their own."""
+    problems = []
+    for bits, v2, rows, cols, group in ((4, False, 64, 96, 32), (4, True, 2080, 160, 32), (2, False, 32, 64, -1), (8, True, 36, 128, 16),
+                                        (8, False, 8, 40, 16), (3, False, 64, 96, 32), (3, True, 32, 64, -1)):
+        groups = 1 if group < 0 else -(-cols // group)
+        size = cols if group < 0 else group
+        tensors, wanted = {}, {}
+        for name, of, scale in (('a', torch.arange(cols) // size, torch.float16), ('b', torch.randperm(cols) // size, torch.bfloat16),
+                                ('c', torch.arange(cols) // size, torch.float32)):
+            tensors.update({name + '.qweight': words(cols * bits // 32, rows), name + '.qzeros': words(groups, rows * bits // 32),
+                            name + '.scales': (torch.rand(groups, rows) * 0.02 + 1e-4).to(scale), name + '.g_idx': of.to(torch.int32)})
+            wanted[name + '.weight'] = gptq_weight(tensors, name, bits, v2)
+        tensors['a.bias'] = wanted['a.bias'] = torch.randn(rows).half()
+        del tensors['c.g_idx']
+        q = {'quant_method': 'gptq', 'bits': bits, 'group_size': group, 'desc_act': True, 'sym': False, 'checkpoint_format': 'gptq_v2' if v2 else 'gptq',
+             'meta': {'quantizer': ['gptqmodel:5']}}
+        if bits == 2:
+            q.update(bits=4, group_size=128, dynamic={'+:.*': {'bits': 2, 'group_size': -1}})
+        config = {'quantization_config': q, 'dtype': 'bfloat16', 'keeps': {'this': ['}', 1]}}
+        folder = write(os.path.join(tmp, 'gptq%d%d%s%d' % (bits, v2, dtype, rows)), tensors, config)
+        problems += ['%d bits, v2 %s: %s' % (bits, v2, p) for p in compare(a, folder, wanted, dtype)]
+    return problems
+
+
+def awq(a, tmp, dtype):
+    """AWQ's gemm, by AutoAWQ's dequantize_gemm."""
+    tensors, wanted = {}, {}
+    for name, rows, cols in ('a', 64, 256), ('b', 2056, 128):
+        packed, zeros, scales = words(cols, rows // 8), words(cols // 64, rows // 8), (torch.rand(cols // 64, rows) * 0.02).half()
+        order = torch.arange(rows).reshape(-1, 8)[:, [0, 4, 1, 5, 2, 6, 3, 7]].reshape(-1)
+        tensors.update({name + '.qweight': packed, name + '.qzeros': zeros, name + '.scales': scales})
+        q, z = numbers(packed, 4)[:, order], numbers(zeros, 4)[:, order]
+        wanted[name + '.weight'] = ((q - z.repeat_interleave(64, 0)) * scales.repeat_interleave(64, 0)).T
+    config = {'quantization_config': {'quant_method': 'awq', 'bits': 4, 'group_size': 64, 'version': 'gemm', 'zero_point': True},
+              'dtype': 'float16', 'keeps': {'this': ['}', 1]}}
+    return compare(a, write(os.path.join(tmp, 'awq' + dtype), tensors, config), wanted, dtype)
+
+
+def packed(a, tmp, dtype):
+    """compressed-tensors' pack-quantized: its own compressor, and its own floats."""
+    tensors, wanted, groups = {}, {}, {}
+    for n, (bits, strategy, even, more) in enumerate((
+            (4, 'group', True, {'group_size': 32}), (4, 'group', False, {'group_size': 32}), (4, 'channel', True, {}), (8, 'channel', False, {}),
+            (8, 'group', True, {'group_size': 32}), (4, 'group', True, {'group_size': 16}))):
+        args = QuantizationArgs(num_bits=bits, type='int', strategy=strategy, symmetric=even, **more)
+        scheme, rows, cols = QuantizationScheme(targets=['Linear'], weights=args), 50, 96
+        groups['group_%d' % n] = {'weights': dict({'num_bits': bits, 'type': 'int', 'strategy': strategy, 'symmetric': even}, **more)}
+        for scale_dtype in torch.bfloat16, torch.float16, torch.float32:
+            name, grid = 'x%d.%s.weight' % (n, scale_dtype), (rows, cols // more['group_size'] if more else 1)
+            state = {'weight': torch.randn(rows, cols).to(scale_dtype), 'weight_scale': (torch.rand(grid) * 0.3 + 0.01).to(scale_dtype)}
+            if not even:
+                state['weight_zero_point'] = torch.randint(-2**(bits - 1), 2**(bits - 1), grid).to(torch.int8)
+            state = PackedQuantizationCompressor.compress(state, scheme)
+            wanted[name] = PackedQuantizationCompressor.decompress(dict(state), scheme)['weight']
+            if n == 5:
+                # releases with actorder=group stored the group of each column
+                of = torch.randperm(cols) // 16
+                q = numbers(state['weight_packed'], bits) - 2**(bits - 1)
+                state['weight_g_idx'], wanted[name] = of.to(torch.int32), q.to(scale_dtype) * state['weight_scale'][:, of]
+            elif n == 0:
+                state['weight_g_idx'] = torch.full((cols,), -1, dtype=torch.int32)
+            tensors.update({name + key[len('weight'):]: t for key, t in state.items()})
+    config = {'quantization_config': {'quant_method': 'compressed-tensors', 'format': 'pack-quantized', 'config_groups': groups},
+              'dtype': 'bfloat16', 'keeps': {'this': ['}', 1]}}
+    return compare(a, write(os.path.join(tmp, 'packed' + dtype), tensors, config), wanted, dtype)
+
+
 def whole(a, folder, config):
     """Logits of the floats, and of what transformers makes of the folder itself."""
     ckpt(a, 'convert', '-q', folder, folder + '.bf16', '--to', 'hf', '--dtype', 'bf16')
@@ -198,7 +290,7 @@ def main():
     torch.manual_seed(0)
     with scratch() as tmp:
         for dtype in 'bf16', 'fp32':
-            for check in blocks, channels, experts:
+            for check in blocks, channels, experts, gptq, awq, packed:
                 tally.call('%s as %s' % (check.__name__, dtype), check, a, tmp, dtype)
         tally.call('a Llama in fp8', model, a, tmp)
         tally.call('gpt-oss in MXFP4', gpt_oss, a, tmp)

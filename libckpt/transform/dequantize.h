@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dequantize.h: declares the decoders of quantized weights, which dequantize.c calls. */
+#ifndef CKPT_TRANSFORM_DEQUANTIZE_H
+#define CKPT_TRANSFORM_DEQUANTIZE_H
+
+#include "libckpt/transform/dequant_part.h"
+
+/*
+ * The decoders, one for each form of weights: they check the parts and call ckpt_dequant_put.
+ *
+ * Errors  CKPT_EMISMATCH, CKPT_EUNSUPPORTED, CKPT_EMISSING: parts that are no such weight; those
+ *         of ckpt_dequant_small and of the map
+ */
+int ckpt_dequant_mxfp4(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
+int ckpt_dequant_blocks(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
+int ckpt_dequant_scaled(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
+int ckpt_dequant_columns(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
+int ckpt_dequant_packed(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
+
+#endif

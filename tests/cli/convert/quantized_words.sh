@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+# GPTQ, AWQ and pack-quantized folders: floats wherever floats are read, and refusals where parts contradict each other.
+cat >words.py <<'EOP'
+import json, os, random, shutil, struct, sys
+
+SIZES = {'I32': 4, 'I64': 8, 'F16': 2, 'F32': 4, 'U8': 1}
+BASE = os.environ['FIXTURES'] + '/gguf_llama_deep/hf'
+
+
+def load(path):
+    data = open(path + '/model.safetensors', 'rb').read()
+    n = struct.unpack('<Q', data[:8])[0]
+    return {k: (v['dtype'], v['shape'], data[8 + n + v['data_offsets'][0]:8 + n + v['data_offsets'][1]])
+            for k, v in json.loads(data[8:8 + n]).items() if k != '__metadata__'}
+
+
+def save(path, tensors, quantization, **config):
+    os.makedirs(path, exist_ok=True)
+    header, at = {'__metadata__': {'format': 'pt'}}, 0
+    for key, (dtype, shape, data) in sorted(tensors.items()):
+        header[key] = {'dtype': dtype, 'shape': shape, 'data_offsets': [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    text += b' ' * (-len(text) % 8)
+    with open(path + '/model.safetensors', 'wb') as f:
+        f.write(struct.pack('<Q', len(text)) + text + b''.join(data for _, (_, _, data) in sorted(tensors.items())))
+    whole = dict(json.load(open(BASE + '/config.json')), quantization_config=quantization, **config)
+    json.dump(whole, open(path + '/config.json', 'w'))
+
+
+def i32(rows):
+    flat = [x - (x >> 31 << 32) for row in rows for x in row]
+    return 'I32', [len(rows), len(rows[0])], struct.pack('<%di' % len(flat), *flat)
+
+
+def half(rows):
+    flat = [x for row in rows for x in row]
+    return 'F16', [len(rows), len(rows[0])], struct.pack('<%de' % len(flat), *flat)
+
+
+def pack(numbers, order=range(8)):
+    return [sum(numbers[i + k] << 4 * at for at, k in enumerate(order)) for i in range(0, len(numbers), 8)]
+
+
+def turn(rows):
+    return [list(column) for column in zip(*rows)]
+
+
+def parts(kind, name, rows, cols):
+    """Random numbers of four bits in groups of 16, as the kind stores them, and the floats that they stand for."""
+    groups = cols // 16
+    q = [[random.randrange(16) for _ in range(cols)] for _ in range(rows)]
+    z = [[random.randrange(1, 15) for _ in range(groups)] for _ in range(rows)]
+    s = [[random.randrange(1, 512) / 8192 for _ in range(groups)] for _ in range(rows)]
+    of = [c // 16 for c in range(cols)]
+    module = name[:-len('.weight')]
+    if kind == 'gptq':
+        random.shuffle(of)
+        made = {module + '.qweight': i32(turn([pack(row) for row in q])), module + '.qzeros': i32([pack([x - 1 for x in row]) for row in turn(z)]),
+                module + '.scales': half(turn(s)), module + '.g_idx': ('I32', [cols], struct.pack('<%di' % cols, *of))}
+    elif kind == 'awq':
+        order = 0, 2, 4, 6, 1, 3, 5, 7
+        made = {module + '.qweight': i32([pack(row, order) for row in turn(q)]), module + '.qzeros': i32([pack(row, order) for row in turn(z)]),
+                module + '.scales': half(turn(s))}
+    else:
+        made = {name + '_packed': i32([pack(row) for row in q]), name + '_zero_point': i32(turn([pack(column) for column in turn(z)])),
+                name + '_scale': half(s), name + '_shape': ('I64', [2], struct.pack('<2q', rows, cols))}
+    floats = [struct.unpack('<e', struct.pack('<e', (q[r][c] - z[r][of[c]]) * s[r][of[c]]))[0] for r in range(rows) for c in range(cols)]
+    return made, ('F16', [rows, cols], struct.pack('<%de' % len(floats), *floats))
+
+
+SETTINGS = {'gptq': {'quant_method': 'gptq', 'bits': 4, 'group_size': 16, 'desc_act': True, 'sym': False, 'checkpoint_format': 'gptq'},
+            'awq': {'quant_method': 'awq', 'bits': 4, 'group_size': 16, 'version': 'GEMM', 'zero_point': True},
+            'packed': {'quant_method': 'compressed-tensors', 'format': 'pack-quantized', 'config_groups': {'group_0': {
+                'weights': {'num_bits': 4, 'type': 'int', 'strategy': 'group', 'group_size': 16, 'symmetric': False}}}}}
+
+
+def quantize(kind):
+    random.seed(7)
+    stored, floats = {}, {}
+    for name, (dtype, shape, data) in load(BASE).items():
+        if '_proj.' in name:
+            made, floats[name] = parts(kind, name, *shape)
+            stored.update(made)
+        else:
+            stored[name] = floats[name] = dtype, shape, data
+    return stored, floats
+
+
+def bad(name, change, kind='gptq', **more):
+    stored = quantize(kind)[0]
+    change(stored)
+    save(name, stored, dict(SETTINGS[kind], **more))
+
+
+def tensor(stored, end, change):
+    for name in sorted(stored):
+        if name.endswith('layers.0.mlp.down_proj.' + end):
+            made = change(*stored.pop(name))
+            if made:
+                stored[name] = made
+            return
+
+
+if __name__ == '__main__':
+    for kind in SETTINGS:
+        stored, floats = quantize(kind)
+        save(kind, stored, SETTINGS[kind])
+        save(kind + '_floats', floats, None)
+        for name in os.listdir(BASE):
+            if not os.path.exists(kind + '/' + name):
+                shutil.copy(BASE + '/' + name, kind)
+                shutil.copy(BASE + '/' + name, kind + '_floats')
+    os.mkdir('lora')
+    name = 'base_model.model.model.layers.1.self_attn.q_proj.lora_'
+    ab = {name + x + '.weight': half([[random.randrange(-64, 64) / 64 for _ in range(c)] for _ in range(r)]) for x, r, c in (('A', 2, 32), ('B', 32, 2))}
+    save('lora', ab, None)
+    os.remove('lora/config.json')
+    os.rename('lora/model.safetensors', 'lora/adapter_model.safetensors')
+    json.dump({'peft_type': 'LORA', 'r': 2, 'lora_alpha': 2, 'target_modules': ['q_proj'], 'base_model_name_or_path': 'x'}, open('lora/adapter_config.json', 'w'))
+EOP
+python3 words.py
+for kind in gptq awq packed; do
+    echo "== $kind"
+    ckpt info $kind | grep quantized
+    ckpt convert $kind $kind.f16 --to hf --dtype fp16 2>&1 | grep -o 'dequantized: .*'
+    ckpt verify -q --strict $kind.f16 && ckpt diff $kind.f16 ${kind}_floats
+    grep -c quantization_config $kind.f16/config.json
+    ckpt diff $kind ${kind}_floats
+    ckpt convert -q $kind a.gguf -f --dtype q8_0 && ckpt convert -q ${kind}_floats b.gguf -f --dtype q8_0 && ckpt diff a.gguf b.gguf
+    ckpt merge -q --method linear -f -o a.safetensors $kind:0.5 ${kind}_floats:0.5 &&
+        ckpt merge -q --method linear -f -o b.safetensors ${kind}_floats:0.5 ${kind}_floats:0.5 && ckpt diff a.safetensors b.safetensors
+    ckpt convert -q $kind a.safetensors -f --adapter lora && ckpt convert -q ${kind}_floats b.safetensors -f --adapter lora &&
+        ckpt diff a.safetensors b.safetensors
+    ckpt convert -q $kind $kind.same --to hf && ckpt diff -q $kind $kind.same && cmp $kind/config.json $kind.same/config.json
+    ckpt verify -q $kind.f16 --made-from $kind --dtype fp16 && echo made
+done
+echo "== parts that contradict each other, and settings that are not read"
+python3 - <<'EOP'
+from words import *
+bad('no_zeros', lambda s: tensor(s, 'qzeros', lambda *t: None))
+bad('no_words', lambda s: tensor(s, 'qweight', lambda *t: None))
+bad('no_scales', lambda s: tensor(s, 'scales', lambda *t: None))
+bad('index', lambda s: tensor(s, 'g_idx', lambda d, n, b: (d, n, b[:-4] + struct.pack('<i', 4))))
+bad('negative', lambda s: tensor(s, 'g_idx', lambda d, n, b: (d, n, struct.pack('<i', -1) + b[4:])))
+bad('short_index', lambda s: tensor(s, 'g_idx', lambda d, n, b: (d, [n[0] - 1], b[:-4])))
+bad('few_scales', lambda s: tensor(s, 'scales', lambda d, n, b: (d, [n[0] // 2, n[1]], b[:len(b) // 2])))
+bad('wide_zeros', lambda s: tensor(s, 'qzeros', lambda d, n, b: (d, [n[0] // 2, n[1] * 2], b)))
+bad('odd_scales', lambda s: tensor(s, 'scales', lambda d, n, b: ('I32', [n[0], n[1] // 2], b)))
+bad('flat', lambda s: tensor(s, 'qweight', lambda d, n, b: (d, [n[0] * n[1]], b)))
+bad('other_words', lambda s: tensor(s, 'qweight', lambda d, n, b: ('F32', n, b)))
+bad('twice', lambda s: s.update({'model.layers.0.mlp.down_proj.weight': s['model.norm.weight']}))
+bad('stray', lambda s: s.update({'model.layers.0.mlp.down_proj.channel_scale': s['model.norm.weight']}))
+bad('two_bits', lambda s: None, bits=2)
+bad('five_bits', lambda s: None, bits=5)
+bad('groups', lambda s: None, group_size=32)
+bad('no_group', lambda s: None, group_size=0)
+bad('marlin', lambda s: None, checkpoint_format='marlin')
+bad('two_formats', lambda s: None, format='gptq_v2')
+bad('adapter', lambda s: None, adapter={'rank': 4})
+bad('dynamic', lambda s: None, dynamic={'+:.*': {'bits': 4, 'rotate': True}})
+bad('pack_dtype', lambda s: None, pack_dtype='int16')
+bad('gemv', lambda s: None, 'awq', version='gemv')
+bad('llm_awq', lambda s: None, 'awq', backend='llm-awq')
+bad('three', lambda s: None, 'awq', bits=3)
+bad('awq_zeros', lambda s: tensor(s, 'qzeros', lambda d, n, b: (d, [n[0] * 2, n[1] // 2], b)), 'awq')
+bad('no_shape', lambda s: tensor(s, 'weight_shape', lambda *t: None), 'packed')
+bad('shape', lambda s: tensor(s, 'weight_shape', lambda d, n, b: (d, n, struct.pack('<2q', 32, 72))), 'packed')
+bad('rows', lambda s: tensor(s, 'weight_shape', lambda d, n, b: (d, n, struct.pack('<2q', -32, 64))), 'packed')
+bad('even', lambda s: tensor(s, 'weight_zero_point', lambda *t: None), 'packed')
+bad('zero_rows', lambda s: tensor(s, 'weight_zero_point', lambda d, n, b: (d, [n[0] * 2, n[1] // 2], b)), 'packed')
+bad('nibbles', lambda s: None, 'packed', config_groups={'group_0': {'weights': {'num_bits': 3, 'type': 'int', 'strategy': 'channel'}}})
+bad('stray_packed', lambda s: s.update({'model.layers.0.mlp.down_proj.weight_global_scale': s['model.norm.weight']}), 'packed')
+stored = quantize('gptq')[0]
+save('conv1d', stored, SETTINGS['gptq'], model_type='gpt2')
+save('auto_round', stored, dict(SETTINGS['gptq'], quant_method='auto-round', packing_format='auto_round:auto_gptq', checkpoint_format=None))
+save('auto_round_2', stored, dict(SETTINGS['gptq'], quant_method='auto-round', packing_format='auto_round:llm_compressor', checkpoint_format=None))
+EOP
+for f in no_zeros no_words no_scales index negative short_index few_scales wide_zeros odd_scales flat other_words twice stray two_bits five_bits groups no_group \
+    marlin two_formats adapter dynamic pack_dtype gemv llm_awq three awq_zeros no_shape shape rows even zero_rows nibbles stray_packed conv1d auto_round auto_round_2; do
+    ckpt convert -q $f out --to hf --dtype fp16
+    echo "$f $? $(ls -d out 2>&1)"
+    rm -rf out
+done 2>&1 | grep -v 'ckpt: warning'
