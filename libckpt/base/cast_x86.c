@@ -140,6 +140,24 @@ static void x86_f16_f32(void *restrict dst, const void *restrict src, size_t n)
     x86_tail(CKPT_F32, CKPT_F16, d, s, n);
 }
 
+X86_BODY
+static void x86_f16_bf16(void *restrict dst, const void *restrict src, size_t n)
+{
+    const unsigned char *s = src;
+    unsigned char *d = dst;
+
+    for (; n >= X86_STEP; n -= X86_STEP, s += 32, d += 32) {
+        __m256 lo = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)s));
+        __m256 hi = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(s + 16)));
+        // packing works within 128-bit halves, so put the quarters back in order
+        __m256i mixed = _mm256_packus_epi32(x86_bf16_lanes(_mm256_castps_si256(lo)),
+                                            x86_bf16_lanes(_mm256_castps_si256(hi)));
+
+        _mm256_storeu_si256((__m256i *)(void *)d, _mm256_permute4x64_epi64(mixed, 0xd8));
+    }
+    x86_tail(CKPT_BF16, CKPT_F16, d, s, n);
+}
+
 /*
  * All ones in each lane of `bytes` bytes (a constant after inlining) that has all bits of full set.
  */
@@ -214,6 +232,8 @@ ckpt_cast_fn ckpt_cast_find_x86(ckpt_dtype to, ckpt_dtype from)
 
     if (to == CKPT_BF16 && from == CKPT_F32)
         fn = x86_f32_bf16;
+    else if (to == CKPT_BF16 && from == CKPT_F16)
+        fn = x86_f16_bf16;
     else if (to == CKPT_F32 && from == CKPT_BF16)
         fn = x86_bf16_f32;
     else if (to == CKPT_F16 && from == CKPT_F32)
