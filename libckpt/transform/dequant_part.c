@@ -27,7 +27,8 @@ void ckpt_dequant_finish(const ckpt_dequant_round *round, void *to, const float 
     }
 }
 
-const char *ckpt_dequant_shape(char text[120], const ckpt_tensor *t)
+/* The shape of a tensor: "[4096, 128]". */
+static const char *dqp_shape(char text[120], const ckpt_tensor *t)
 {
     size_t n = (size_t)snprintf(text, 120, "[");
 
@@ -55,9 +56,21 @@ int ckpt_dequant_misfit(const ckpt_dequantizing *w, const ckpt_tensor *t, const 
     return ckpt_fail(w->err, CKPT_EMISMATCH,
                      "%.200s is %s of %s, and '%.150s', its scales, are %s of %s: these are no "
                      "scales for it (%.200s)",
-                     t->name, ckpt_dequant_shape(a, t), ckpt_dtype_name(t->dtype), scale->name,
-                     ckpt_dequant_shape(b, scale), ckpt_dtype_name(scale->dtype),
-                     ckpt_dequant_how(w));
+                     t->name, dqp_shape(a, t), ckpt_dtype_name(t->dtype), scale->name,
+                     dqp_shape(b, scale), ckpt_dtype_name(scale->dtype), ckpt_dequant_how(w));
+}
+
+int ckpt_dequant_unfit(const ckpt_dequantizing *w, const ckpt_dequant_parts *p,
+                       const ckpt_tensor *part)
+{
+    char a[120], b[120];
+
+    return ckpt_fail(w->err, CKPT_EMISMATCH,
+                     "%s: %.150s is %s of %s, and %.150s is %s of %s: they do not fit together "
+                     "(%.100s)",
+                     ckpt_dequant_path(w), p->weight->name, dqp_shape(a, p->weight),
+                     ckpt_dtype_name(p->weight->dtype), part->name, dqp_shape(b, part),
+                     ckpt_dtype_name(part->dtype), ckpt_dequant_how(w));
 }
 
 void ckpt_dequant_rounding(const ckpt_dequantizing *w, ckpt_dequant_round *round, ckpt_dtype own)
@@ -78,7 +91,7 @@ int ckpt_dequant_small(ckpt_dequantizing *w, const ckpt_tensor *t, ckpt_dtype dt
 }
 
 int ckpt_dequant_put(ckpt_dequantizing *w, const ckpt_dequant_parts *p, ckpt_make *make,
-                     ckpt_dtype dtype, const uint64_t *shape)
+                     ckpt_dtype dtype, const uint64_t *shape, uint32_t ndim)
 {
     ckpt_tensor *t = p->weight;
     uint32_t source = 0;
@@ -86,7 +99,7 @@ int ckpt_dequant_put(ckpt_dequantizing *w, const ckpt_dequant_parts *p, ckpt_mak
 
     t->name = p->name;
     if (shape) {
-        t->ndim = t->ndim == 4 ? 3 : 2;
+        t->ndim = ndim;
         t->shape = shape;
         t->n_elems = 1;
         for (uint32_t i = 0; i < t->ndim; i++) {

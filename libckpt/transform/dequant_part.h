@@ -9,7 +9,7 @@
 #include "libckpt/transform/quant_scheme.h"
 
 /* Tensors that belong to a weight, besides its scales. */
-#define CKPT_DEQUANT_OTHERS 4u
+#define CKPT_DEQUANT_OTHERS 5u
 
 typedef struct ckpt_dequantizing {
     ckpt_map *map;
@@ -46,17 +46,18 @@ void ckpt_dequant_rounding(const ckpt_dequantizing *w, ckpt_dequant_round *round
 /* Round n results. `to` may be x if the result is F32 and computed in F32. */
 void ckpt_dequant_finish(const ckpt_dequant_round *round, void *to, const float *x, uint64_t n);
 
-/* The shape of a tensor, for messages: "[4096, 128]". */
-const char *ckpt_dequant_shape(char text[120], const ckpt_tensor *t);
-
 /* The path of the source, for messages. */
 const char *ckpt_dequant_path(const ckpt_dequantizing *w);
 
 /* The quantization of the weights, for messages. */
 const char *ckpt_dequant_how(const ckpt_dequantizing *w);
 
-/* Refuse a weight and one of its tensors, whose shapes or dtypes contradict each other. */
+/* Refuse scales whose shape or dtype does not fit their weight. */
 int ckpt_dequant_misfit(const ckpt_dequantizing *w, const ckpt_tensor *t, const ckpt_tensor *part);
+
+/* Refuse a part of a packed weight whose shape or dtype does not fit it. */
+int ckpt_dequant_unfit(const ckpt_dequantizing *w, const ckpt_dequant_parts *p,
+                       const ckpt_tensor *part);
 
 /*
  * Read all elements of a small tensor of the source, before its values change.
@@ -70,9 +71,9 @@ int ckpt_dequant_small(ckpt_dequantizing *w, const ckpt_tensor *t, ckpt_dtype dt
  *
  * make    with inputs and function
  * dtype   of the results
- * shape   sizes in the map's arena: 3 for a weight with 4 axes, else 2; NULL: the shape stays
+ * shape   ndim sizes in the map's arena; NULL: the shape stays
  */
 int ckpt_dequant_put(ckpt_dequantizing *w, const ckpt_dequant_parts *p, ckpt_make *make,
-                     ckpt_dtype dtype, const uint64_t *shape);
+                     ckpt_dtype dtype, const uint64_t *shape, uint32_t ndim);
 
 #endif

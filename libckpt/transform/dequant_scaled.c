@@ -301,7 +301,7 @@ int ckpt_dequant_mxfp4(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
     shape[0] = t->shape[0];
     shape[1] = m->cols;
     shape[2] = m->rows;
-    return ckpt_dequant_put(w, p, &m->make, m->round.dtype, shape);
+    return ckpt_dequant_put(w, p, &m->make, m->round.dtype, shape, 3);
 }
 
 static int dqs_scaled(ckpt_dequantizing *w, const ckpt_dequant_parts *p, bool own)
@@ -314,7 +314,7 @@ static int dqs_scaled(ckpt_dequantizing *w, const ckpt_dequant_parts *p, bool ow
     if (!dqs_grid(w, m, p->weight, p->scale) || !dqs_dtypes(w, own, m, p))
         return ckpt_dequant_misfit(w, p->weight, p->scale);
     m->make.make = dqs_run;
-    return ckpt_dequant_put(w, p, &m->make, m->round.dtype, NULL);
+    return ckpt_dequant_put(w, p, &m->make, m->round.dtype, NULL, 0);
 }
 
 int ckpt_dequant_blocks(ckpt_dequantizing *w, const ckpt_dequant_parts *p)

@@ -28,7 +28,7 @@
 
 enum {
     DQW_BAND = 32,       /* rows of a tile are a multiple; so many numbers fill whole words */
-    DQW_TILE = 1 << 20,  /* bytes of a tile that are aimed at */
+    DQW_TILE = 2 << 20,  /* bytes of a tile that are aimed at */
     DQW_MOST = 64 << 20, /* most bytes of a tile: a band of very long rows */
     /* stored lines that are turned together: 16 words are a line of the processor's cache */
     DQW_LINES = 16
@@ -354,20 +354,6 @@ static int dqw_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n,
 
 /* ---- shapes ---- */
 
-/* Refuse a part whose shape or dtype does not fit the weight. */
-static int dqw_misfit(const ckpt_dequantizing *w, const ckpt_dequant_parts *p,
-                      const ckpt_tensor *part)
-{
-    char a[120], b[120];
-
-    return ckpt_fail(w->err, CKPT_EMISMATCH,
-                     "%s: %.150s is %s of %s, and %.150s is %s of %s: they do not fit together "
-                     "(%.100s)",
-                     ckpt_dequant_path(w), p->weight->name, ckpt_dequant_shape(a, p->weight),
-                     ckpt_dtype_name(p->weight->dtype), part->name, ckpt_dequant_shape(b, part),
-                     ckpt_dtype_name(part->dtype), ckpt_dequant_how(w));
-}
-
 static bool dqw_is(const ckpt_tensor *t, ckpt_dtype d, uint64_t rows, uint64_t cols)
 {
     return t->dtype == d && t->ndim == 2 && t->shape[0] == rows && t->shape[1] == cols;
@@ -392,7 +378,7 @@ static int dqw_new(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, dqw_
 
     if (rc == CKPT_OK && (p->weight->dtype != CKPT_I32 || p->weight->ndim != 2 ||
                           (d != CKPT_F16 && d != CKPT_BF16 && d != CKPT_F32)))
-        rc = dqw_misfit(w, p, p->scale);
+        rc = ckpt_dequant_unfit(w, p, p->scale);
     for (size_t i = 0; rc == CKPT_OK && i < 4; i++) {
         if (!from[i])
             continue;
@@ -421,7 +407,7 @@ static int dqw_put(ckpt_dequantizing *w, const ckpt_dequant_parts *p, dqw_make *
     if (!shape)
         return ckpt_fail_memory(w->err);
     if (m->index && (m->index->dtype != CKPT_I32 || m->index->n_elems != m->cols))
-        return dqw_misfit(w, p, p->other[1]);
+        return ckpt_dequant_unfit(w, p, p->other[1]);
     // so many bytes of words, scales and zeros fit memory, because the file has most of them
     if (m->cols > DQW_MOST || m->groups > m->cols + 1)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
@@ -440,7 +426,7 @@ static int dqw_put(ckpt_dequantizing *w, const ckpt_dequant_parts *p, dqw_make *
     m->tile = n;
     shape[0] = m->rows;
     shape[1] = m->cols;
-    return ckpt_dequant_put(w, p, &m->make, m->round.dtype, shape);
+    return ckpt_dequant_put(w, p, &m->make, m->round.dtype, shape, 2);
 }
 
 /* ---- GPTQ and AWQ ---- */
@@ -500,21 +486,15 @@ int ckpt_dequant_columns(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
     if (rc != CKPT_OK)
         return rc;
     if (p->scale->ndim != 2)
-        return dqw_misfit(w, p, p->scale);
-    if (w->transposed)
-        return ckpt_fail(
-            w->err, CKPT_EUNSUPPORTED,
-            "%s: %.200s: models of this type store weights as [in, out], and ckpt makes "
-            "[out, in] of these",
-            ckpt_dequant_path(w), p->weight->name);
+        return ckpt_dequant_unfit(w, p, p->scale);
     m->layout = awq ? DQW_ACROSS : DQW_DOWN;
     m->less_one = w->scheme.less_one;
     m->bits = awq ? 4 : dqw_bits(w, p);
     if (m->bits == 0 ||
         (awq && !dqw_is(p->other[0], CKPT_I32, p->scale->shape[0], p->weight->shape[1])))
-        return dqw_misfit(w, p, p->other[0]);
+        return ckpt_dequant_unfit(w, p, p->other[0]);
     if (!dqw_size(w, m, p))
-        return dqw_misfit(w, p, p->scale);
+        return ckpt_dequant_unfit(w, p, p->scale);
     return dqw_put(w, p, m);
 }
 
@@ -569,7 +549,7 @@ int ckpt_dequant_packed(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
         return ckpt_fail(w->err, CKPT_EMISSING, "%s: %.200s: a tensor with its shape is missing",
                          ckpt_dequant_path(w), p->weight->name);
     if (size->n_elems != 2 || (size->dtype != CKPT_I64 && size->dtype != CKPT_I32))
-        return dqw_misfit(w, p, size);
+        return ckpt_dequant_unfit(w, p, size);
     rc = ckpt_dequant_small(w, size, CKPT_DTYPE_NONE, shape);
     if (rc != CKPT_OK)
         return rc;
@@ -599,9 +579,9 @@ int ckpt_dequant_packed(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
                          ckpt_dequant_path(w), p->weight->name, p->weight->shape[1], shape[1],
                          m->zero ? "with" : "without", ckpt_dequant_how(w));
     if (!dqw_packed_grid(w, m, p->scale))
-        return dqw_misfit(w, p, p->scale);
+        return ckpt_dequant_unfit(w, p, p->scale);
     if (m->zero &&
         !(dqw_span(m->rows, m->bits, &span) && dqw_is(m->zero, CKPT_I32, span, m->groups)))
-        return dqw_misfit(w, p, p->other[0]);
+        return ckpt_dequant_unfit(w, p, p->other[0]);
     return dqw_put(w, p, m);
 }

@@ -43,6 +43,14 @@ static const dqz_form dqz_forms[] = {
      CKPT_QUANT_PACKED,
      {"_zero_point", "_g_idx", "_shape"},
      ckpt_dequant_packed},
+    {"",
+     ".absmax",
+     "",
+     CKPT_QUANT_BNB4,
+     {".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4", ".quant_map",
+      ".nested_absmax", ".nested_quant_map"},
+     ckpt_dequant_codes},
+    {".weight", ".SCB", ".weight", CKPT_QUANT_BNB8, {".weight_format"}, ckpt_dequant_rows},
 };
 
 enum { DQZ_FORMS = sizeof dqz_forms / sizeof *dqz_forms };
@@ -98,6 +106,12 @@ static bool dqz_takes(const ckpt_dequantizing *w, const dqz_form *f)
            (!w->scheme.scale || strcmp(w->scheme.scale, f->scale) == 0);
 }
 
+/* True for the dtypes of packed weights. */
+static bool dqz_is_packed(const ckpt_tensor *t)
+{
+    return t->dtype == CKPT_I32 || t->dtype == CKPT_U8 || t->dtype == CKPT_I8;
+}
+
 /* True if a tensor with this ending belongs to a weight of the form. */
 static bool dqz_is_known(const dqz_form *f, const char *end)
 {
@@ -128,7 +142,8 @@ static int dqz_stray(const ckpt_dequantizing *w, const char *name)
         for (end = dotted ? dot : strchr(dot, '_'); rc == CKPT_OK && end;
              end = dotted ? NULL : strchr(end + 1, '_')) {
             rc = dqz_at(w, name, (size_t)(end - name), f->weight, &at);
-            if (rc == CKPT_OK && at != SIZE_MAX && !dqz_is_known(f, end))
+            if (rc == CKPT_OK && at != SIZE_MAX && dqz_is_packed(w->map->tensors.at[at]) &&
+                !dqz_is_known(f, end))
                 return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                                  "%s: '%.150s' stands beside the parts of '%.150s', and ckpt does "
                                  "not know how it changes the weight (%.100s)",
@@ -159,11 +174,16 @@ static int dqz_weight(ckpt_dequantizing *w, const dqz_form *f, size_t at, size_t
     if (rc == CKPT_OK && *f->weight) {
         p.name = ckpt_arena_printf(w->map->arena, "%.*s%s", (int)keep, p.weight->name, f->name);
         rc = p.name ? dqz_at(w, p.name, strlen(p.name), "", &k) : ckpt_fail_memory(w->err);
-        if (rc == CKPT_OK && k != SIZE_MAX)
+        if (rc == CKPT_OK && k != SIZE_MAX && k != at)
             rc = ckpt_fail(w->err, CKPT_EMISMATCH,
                            "%.200s is stored as floats and, quantized, as '%.150s'", p.name,
                            p.weight->name);
     }
+    if (rc == CKPT_OK && w->transposed && f->ways != CKPT_QUANT_SCALED)
+        rc = ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                       "%s: %.200s: models of this type store weights as [in, out], and ckpt makes "
+                       "[out, in] of packed ones",
+                       ckpt_dequant_path(w), p.weight->name);
     return rc == CKPT_OK ? f->make(w, &p) : rc;
 }
 
@@ -236,6 +256,9 @@ static bool dqz_is_stored(const ckpt_dequantizing *w, const ckpt_tensor *t)
 
     if (w->scheme.integers && t->dtype == CKPT_I8)
         return w->scheme.scale && dqz_ends(t->name, ".weight", &keep);
+    if (t->dtype == CKPT_U8 && (w->scheme.ways & CKPT_QUANT_BNB4) &&
+        dqz_ends(t->name, ".weight", &keep))
+        return true;
     if (t->dtype == CKPT_U8 || t->dtype == CKPT_I32 || t->dtype == CKPT_I64)
         return dqz_is_part(w, t->name);
     return t->dtype == CKPT_F8_E4M3 || t->dtype == CKPT_F8_E5M2 || t->dtype == CKPT_F8_E4M3FNUZ ||

@@ -33,6 +33,8 @@ static const qsc_way ways[] = {
     {"auto-round", "auto_round:awq", ".scales", CKPT_QUANT_AWQ, false},
     {"auto-round", "auto_round:auto_awq", ".scales", CKPT_QUANT_AWQ, false},
     {"awq", "gemm", ".scales", CKPT_QUANT_AWQ, false},
+    {"bitsandbytes", "load_in_4bit", ".absmax", CKPT_QUANT_BNB4, false},
+    {"bitsandbytes", "load_in_8bit", ".SCB", CKPT_QUANT_BNB8, true},
 };
 
 /* State of the parser. */
@@ -52,12 +54,13 @@ static const char *qsc_text(const ckpt_value *v, const char *key)
 
 static int qsc_unknown(const qsc_reader *r, const char *what, const char *name)
 {
-    return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
-                     "%s: quantization_config: %s '%.100s' cannot be dequantized here (fp8, "
-                     "fbgemm_fp8, mxfp4, gptq, awq, auto-round and compressed-tensors' "
-                     "float-quantized, naive-quantized, int-quantized and pack-quantized can): "
-                     "convert without a change to pass the weights on as they are",
-                     r->path, what, name);
+    return ckpt_fail(
+        r->err, CKPT_EUNSUPPORTED,
+        "%s: quantization_config: %s '%.100s' cannot be dequantized here (fp8, "
+        "fbgemm_fp8, mxfp4, gptq, awq, auto-round, bitsandbytes and compressed-tensors' "
+        "float-quantized, naive-quantized, int-quantized and pack-quantized can): "
+        "convert without a change to pass the weights on as they are",
+        r->path, what, name);
 }
 
 /*
@@ -337,6 +340,21 @@ static int qsc_words(qsc_reader *r, const ckpt_value *q, const qsc_method *m)
     return CKPT_OK;
 }
 
+/* ---- bitsandbytes ---- */
+
+static int qsc_bitsandbytes(qsc_reader *r, const ckpt_value *q)
+{
+    const ckpt_value *four = ckpt_value_get(q, "load_in_4bit"),
+                     *eight = ckpt_value_get(q, "load_in_8bit");
+    bool is_four = four && four->kind == CKPT_V_BOOL && four->as.i,
+         is_eight = eight && eight->kind == CKPT_V_BOOL && eight->as.i;
+
+    if (is_four == is_eight)
+        return qsc_unknown(r, "bitsandbytes",
+                           is_four ? "load_in_4bit and load_in_8bit" : "neither 4 nor 8 bits");
+    return qsc_choose(r, "bitsandbytes", is_four ? "load_in_4bit" : "load_in_8bit");
+}
+
 int ckpt_quant_scheme_of(ckpt_quant_scheme *out, const ckpt_value *q, const char *path,
                          ckpt_err *err)
 {
@@ -353,6 +371,8 @@ int ckpt_quant_scheme_of(ckpt_quant_scheme *out, const ckpt_value *q, const char
         return qsc_unknown(&r, "quant_method", "(none)");
     if (strcmp(method, "compressed-tensors") == 0)
         return qsc_groups(&r, q);
+    if (strcmp(method, "bitsandbytes") == 0)
+        return qsc_bitsandbytes(&r, q);
     for (size_t i = 0; i < sizeof qsc_methods / sizeof *qsc_methods; i++) {
         const char *name = qsc_methods[i].name, *at = strstr(method, name);
 

@@ -15,7 +15,9 @@ typedef enum ckpt_quant_ways {
     CKPT_QUANT_SCALED = 1, /* low-precision numbers with scales: fp8, int8, MXFP4 */
     CKPT_QUANT_PACKED = 2, /* compressed-tensors' words of integers */
     CKPT_QUANT_GPTQ = 4,
-    CKPT_QUANT_AWQ = 8
+    CKPT_QUANT_AWQ = 8,
+    CKPT_QUANT_BNB4 = 16, /* bitsandbytes' NF4 and FP4 */
+    CKPT_QUANT_BNB8 = 32  /* bitsandbytes' int8 */
 } ckpt_quant_ways;
 
 typedef struct ckpt_quant_scheme {

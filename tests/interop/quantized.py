@@ -13,6 +13,7 @@ import sys
 import types
 
 os.environ['HF_HUB_OFFLINE'] = '1'
+import bitsandbytes
 import numpy
 import torch
 import transformers
@@ -20,9 +21,10 @@ from compressed_tensors.compressors.pack_quantized.base import PackedQuantizatio
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from compressed_tensors.quantization.lifecycle.forward import dequantize
 from safetensors.torch import load_file, save_file
-from transformers import (AutoModelForCausalLM, FineGrainedFP8Config, GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM,
+from transformers import (AutoModelForCausalLM, BitsAndBytesConfig, FineGrainedFP8Config, GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM,
                           MixtralConfig, MixtralForCausalLM,
                           Mxfp4Config)
+from transformers.integrations.bitsandbytes import dequantize_bnb_weight
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize, Fp8Quantize
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
@@ -204,6 +206,53 @@ def packed(a, tmp, dtype):
     return compare(a, write(os.path.join(tmp, 'packed' + dtype), tensors, config), wanted, dtype)
 
 
+def codes(a, tmp, dtype):
+    """bitsandbytes' four bits: both types, with and without double quantization, all dtypes, blocks that are cut, other storage."""
+    tensors, wanted = {}, {}
+    for kind in 'nf4', 'fp4':
+        for twice in False, True:
+            for own in torch.bfloat16, torch.float16, torch.float32:
+                for shape, block in ((64, 96), 64), ((33, 20), 64), ((300, 128), 128):
+                    name = '%s%d.%s.%d.weight' % (kind, twice, own, block + shape[0])
+                    q, state = bitsandbytes.functional.quantize_4bit(torch.randn(shape).to(own), blocksize=block, quant_type=kind, compress_statistics=twice)
+                    tensors[name] = q.reshape(-1).view(torch.bfloat16).reshape(-1, 1) if shape[0] == 64 and own == torch.bfloat16 else q
+                    tensors.update({'%s.%s' % (name, key): t for key, t in state.as_dict(packed=True).items()})
+                    wanted[name] = bitsandbytes.functional.dequantize_4bit(q, state)
+    tensors['lm_head.weight'] = wanted['lm_head.weight'] = torch.randn(8, 4).bfloat16()
+    config = {'quantization_config': {'quant_method': 'bitsandbytes', 'load_in_4bit': True, 'load_in_8bit': False}, 'dtype': 'bfloat16',
+              'keeps': {'this': ['}', 1]}}
+    return compare(a, write(os.path.join(tmp, 'codes' + dtype), tensors, config), wanted, dtype)
+
+
+def eight(a, tmp, dtype):
+    """bitsandbytes' int8."""
+    weight = torch.randint(-127, 128, (50, 36)).to(torch.int8)
+    tensors = {'a.weight': weight, 'a.SCB': torch.rand(50) * 3, 'a.weight_format': torch.tensor(0, dtype=torch.uint8), 'a.bias': torch.randn(50).half()}
+    wanted = {'a.weight': bitsandbytes.functional.int8_vectorwise_dequant(weight, tensors['a.SCB']), 'a.bias': tensors['a.bias']}
+    config = {'quantization_config': {'quant_method': 'bitsandbytes', 'load_in_4bit': False, 'load_in_8bit': True}, 'dtype': 'float16',
+              'keeps': {'this': ['}', 1]}}
+    return compare(a, write(os.path.join(tmp, 'eight' + dtype), tensors, config), wanted, dtype)
+
+
+def saved(a, tmp, four):
+    """A folder that transformers quantizes with bitsandbytes, and what it dequantizes each weight to."""
+    source, q = os.path.join(tmp, 'plain%d' % four), os.path.join(tmp, 'bnb%d' % four)
+    LlamaForCausalLM(LlamaConfig(vocab_size=96, hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4,
+                                 num_key_value_heads=2)).bfloat16().save_pretrained(source)
+    config = BitsAndBytesConfig(load_in_4bit=four, load_in_8bit=not four, **({'bnb_4bit_quant_type': 'nf4', 'bnb_4bit_use_double_quant': True,
+                                                                              'bnb_4bit_compute_dtype': torch.bfloat16} if four else {}))
+    model = AutoModelForCausalLM.from_pretrained(source, quantization_config=config, dtype=torch.bfloat16)
+    model.save_pretrained(q)
+    ckpt(a, 'convert', '-q', q, q + '.bf16', '--to', 'hf', '--dtype', 'bf16')
+    ckpt(a, 'verify', '-q', '--strict', q + '.bf16')
+    got, want = load_file(os.path.join(q + '.bf16', 'model.safetensors')), {}
+    for name, module in model.named_modules():
+        for end, t in module.named_parameters(recurse=False):
+            want['%s.%s' % (name, end)] = dequantize_bnb_weight(t, getattr(module, 'state', None)).detach()
+    return ['names: %s' % sorted(set(got) ^ set(want))] if set(got) != set(want) else \
+        [name for name in got if not torch.equal(got[name], want[name].to(torch.bfloat16))]
+
+
 def whole(a, folder, config):
     """Logits of the floats, and of what transformers makes of the folder itself."""
     ckpt(a, 'convert', '-q', folder, folder + '.bf16', '--to', 'hf', '--dtype', 'bf16')
@@ -290,8 +339,10 @@ def main():
     torch.manual_seed(0)
     with scratch() as tmp:
         for dtype in 'bf16', 'fp32':
-            for check in blocks, channels, experts, gptq, awq, packed:
+            for check in blocks, channels, experts, gptq, awq, packed, codes, eight:
                 tally.call('%s as %s' % (check.__name__, dtype), check, a, tmp, dtype)
+        for four in True, False:
+            tally.call('a Llama of transformers and bitsandbytes, %d bits' % (4 if four else 8), saved, a, tmp, four)
         tally.call('a Llama in fp8', model, a, tmp)
         tally.call('gpt-oss in MXFP4', gpt_oss, a, tmp)
         size = {'vocab_size': 96, 'hidden_size': 128, 'num_attention_heads': 4, 'num_key_value_heads': 2}

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# GPTQ, AWQ and pack-quantized folders: floats wherever floats are read, and refusals where parts contradict each other.
+# GPTQ, AWQ, pack-quantized and bitsandbytes folders: floats wherever floats are read, and refusals where parts contradict each other.
 cat >words.py <<'EOP'
-import json, os, random, shutil, struct, sys
+import functools, json, os, random, shutil, struct
 
-SIZES = {'I32': 4, 'I64': 8, 'F16': 2, 'F32': 4, 'U8': 1}
 BASE = os.environ['FIXTURES'] + '/gguf_llama_deep/hf'
 
 
@@ -46,8 +45,43 @@ def turn(rows):
     return [list(column) for column in zip(*rows)]
 
 
+def single(x):
+    return struct.unpack('<f', struct.pack('<f', x))[0]
+
+
+def singles(*flat):
+    return 'F32', [len(flat)], struct.pack('<%df' % len(flat), *flat)
+
+
+NF4 = [single(x) for x in (-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+                           -0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+                           0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1)]
+
+
+def nf4(name, rows, cols):
+    n, codes = rows * cols, [random.randrange(16) for _ in range(rows * cols)]
+    factors, of = [random.randrange(256) for _ in range(n // 64)], [single((k - 127) / 3000) for k in range(256)]
+    state = json.dumps({'quant_type': 'nf4', 'blocksize': 64, 'dtype': 'float16', 'shape': [rows, cols], 'nested_blocksize': 256,
+                        'nested_dtype': 'float32', 'nested_offset': 0.0625}).encode()
+    made = {name: ('U8', [n // 2, 1], bytes(codes[i] << 4 | codes[i + 1] for i in range(0, n, 2))), name + '.absmax': ('U8', [n // 64], bytes(factors)),
+            name + '.nested_absmax': singles(0.75), name + '.nested_quant_map': singles(*of), name + '.quant_map': singles(*NF4),
+            name + '.quant_state.bitsandbytes__nf4': ('U8', [len(state)], state)}
+    block = [single(single(of[c] * 0.75) + 0.0625) for c in factors]
+    return made, ('F16', [rows, cols], struct.pack('<%de' % n, *[single(NF4[c] * block[i // 64]) for i, c in enumerate(codes)]))
+
+
+def int8(name, rows, cols):
+    q, scb = [random.randrange(-127, 128) for _ in range(rows * cols)], [single(random.random()) for _ in range(rows)]
+    made = {name: ('I8', [rows, cols], struct.pack('<%db' % len(q), *q)), name[:-len('weight')] + 'SCB': singles(*scb),
+            name + '_format': ('U8', [], b'\0')}
+    by = single(7.874015718698502e-3)
+    return made, ('F32', [rows, cols], struct.pack('<%df' % len(q), *[single(single(x * scb[i // cols]) * by) for i, x in enumerate(q)]))
+
+
 def parts(kind, name, rows, cols):
     """Random numbers of four bits in groups of 16, as the kind stores them, and the floats that they stand for."""
+    if kind in ('nf4', 'int8'):
+        return (nf4 if kind == 'nf4' else int8)(name, rows, cols)
     groups = cols // 16
     q = [[random.randrange(16) for _ in range(cols)] for _ in range(rows)]
     z = [[random.randrange(1, 15) for _ in range(groups)] for _ in range(rows)]
@@ -72,9 +106,12 @@ def parts(kind, name, rows, cols):
 SETTINGS = {'gptq': {'quant_method': 'gptq', 'bits': 4, 'group_size': 16, 'desc_act': True, 'sym': False, 'checkpoint_format': 'gptq'},
             'awq': {'quant_method': 'awq', 'bits': 4, 'group_size': 16, 'version': 'GEMM', 'zero_point': True},
             'packed': {'quant_method': 'compressed-tensors', 'format': 'pack-quantized', 'config_groups': {'group_0': {
-                'weights': {'num_bits': 4, 'type': 'int', 'strategy': 'group', 'group_size': 16, 'symmetric': False}}}}}
+                'weights': {'num_bits': 4, 'type': 'int', 'strategy': 'group', 'group_size': 16, 'symmetric': False}}}},
+            'nf4': {'quant_method': 'bitsandbytes', 'load_in_4bit': True, 'load_in_8bit': False},
+            'int8': {'quant_method': 'bitsandbytes', 'load_in_4bit': False, 'load_in_8bit': True}}
 
 
+@functools.cache
 def quantize(kind):
     random.seed(7)
     stored, floats = {}, {}
@@ -88,7 +125,7 @@ def quantize(kind):
 
 
 def bad(name, change, kind='gptq', **more):
-    stored = quantize(kind)[0]
+    stored = dict(quantize(kind)[0])
     change(stored)
     save(name, stored, dict(SETTINGS[kind], **more))
 
@@ -105,8 +142,9 @@ def tensor(stored, end, change):
 if __name__ == '__main__':
     for kind in SETTINGS:
         stored, floats = quantize(kind)
-        save(kind, stored, SETTINGS[kind])
-        save(kind + '_floats', floats, None)
+        dtype = {'dtype': 'float32'} if kind == 'int8' else {}
+        save(kind, stored, SETTINGS[kind], **dtype)
+        save(kind + '_floats', floats, None, **dtype)
         for name in os.listdir(BASE):
             if not os.path.exists(kind + '/' + name):
                 shutil.copy(BASE + '/' + name, kind)
@@ -120,10 +158,12 @@ if __name__ == '__main__':
     json.dump({'peft_type': 'LORA', 'r': 2, 'lora_alpha': 2, 'target_modules': ['q_proj'], 'base_model_name_or_path': 'x'}, open('lora/adapter_config.json', 'w'))
 EOP
 python3 words.py
-for kind in gptq awq packed; do
+for kind in gptq awq packed nf4 int8; do
+    dtype=fp16
+    [ $kind != int8 ] || dtype='f32:*_proj*'
     echo "== $kind"
     ckpt info $kind | grep quantized
-    ckpt convert $kind $kind.f16 --to hf --dtype fp16 2>&1 | grep -o 'dequantized: .*'
+    ckpt convert $kind $kind.f16 --to hf --dtype "$dtype" 2>&1 | grep -o 'dequantized: .*'
     ckpt verify -q --strict $kind.f16 && ckpt diff $kind.f16 ${kind}_floats
     grep -c quantization_config $kind.f16/config.json
     ckpt diff $kind ${kind}_floats
@@ -133,7 +173,7 @@ for kind in gptq awq packed; do
     ckpt convert -q $kind a.safetensors -f --adapter lora && ckpt convert -q ${kind}_floats b.safetensors -f --adapter lora &&
         ckpt diff a.safetensors b.safetensors
     ckpt convert -q $kind $kind.same --to hf && ckpt diff -q $kind $kind.same && cmp $kind/config.json $kind.same/config.json
-    ckpt verify -q $kind.f16 --made-from $kind --dtype fp16 && echo made
+    ckpt verify -q $kind.f16 --made-from $kind --dtype "$dtype" && echo made
 done
 echo "== parts that contradict each other, and settings that are not read"
 python3 - <<'EOP'
@@ -171,13 +211,37 @@ bad('even', lambda s: tensor(s, 'weight_zero_point', lambda *t: None), 'packed')
 bad('zero_rows', lambda s: tensor(s, 'weight_zero_point', lambda d, n, b: (d, [n[0] * 2, n[1] // 2], b)), 'packed')
 bad('nibbles', lambda s: None, 'packed', config_groups={'group_0': {'weights': {'num_bits': 3, 'type': 'int', 'strategy': 'channel'}}})
 bad('stray_packed', lambda s: s.update({'model.layers.0.mlp.down_proj.weight_global_scale': s['model.norm.weight']}), 'packed')
+def state(**change):
+    def edit(dtype, shape, data):
+        text = json.dumps(dict(json.loads(data), **change)).encode()
+        return dtype, [len(text)], text
+    return lambda s: tensor(s, 'weight.quant_state.bitsandbytes__nf4', edit)
+
+
+bad('no_state', lambda s: tensor(s, 'weight.quant_state.bitsandbytes__nf4', lambda *t: None), 'nf4')
+bad('no_absmax', lambda s: tensor(s, 'weight.absmax', lambda *t: None), 'nf4')
+bad('no_map', lambda s: tensor(s, 'weight.quant_map', lambda *t: None), 'nf4')
+bad('no_nested', lambda s: tensor(s, 'weight.nested_absmax', lambda *t: None), 'nf4')
+bad('other_map', lambda s: tensor(s, 'weight.quant_map', lambda d, n, b: (d, n, b[4:] + b[:4])), 'nf4')
+bad('few_factors', lambda s: tensor(s, 'weight.absmax', lambda d, n, b: (d, [n[0] - 1], b[1:])), 'nf4')
+bad('no_json', lambda s: tensor(s, 'weight.quant_state.bitsandbytes__nf4', lambda d, n, b: (d, [n[0] - 1], b[1:])), 'nf4')
+bad('state_shape', state(shape=[32, 66]), 'nf4')
+bad('state_size', state(shape=[32, -64]), 'nf4')
+bad('state_block', state(blocksize=0), 'nf4')
+bad('state_type', state(quant_type='fp4'), 'nf4')
+bad('state_dtype', state(dtype='int8'), 'nf4')
+bad('both', lambda s: None, 'nf4', load_in_8bit=True)
+bad('few_rows', lambda s: tensor(s, 'SCB', lambda d, n, b: (d, [n[0] - 1], b[4:])), 'int8')
+bad('no_rows', lambda s: tensor(s, 'SCB', lambda *t: None), 'int8')
+bad('tiles', lambda s: tensor(s, 'weight_format', lambda d, n, b: (d, n, b'\3')), 'int8')
 stored = quantize('gptq')[0]
 save('conv1d', stored, SETTINGS['gptq'], model_type='gpt2')
 save('auto_round', stored, dict(SETTINGS['gptq'], quant_method='auto-round', packing_format='auto_round:auto_gptq', checkpoint_format=None))
 save('auto_round_2', stored, dict(SETTINGS['gptq'], quant_method='auto-round', packing_format='auto_round:llm_compressor', checkpoint_format=None))
 EOP
 for f in no_zeros no_words no_scales index negative short_index few_scales wide_zeros odd_scales flat other_words twice stray two_bits five_bits groups no_group \
-    marlin two_formats adapter dynamic pack_dtype gemv llm_awq three awq_zeros no_shape shape rows even zero_rows nibbles stray_packed conv1d auto_round auto_round_2; do
+    marlin two_formats adapter dynamic pack_dtype gemv llm_awq three awq_zeros no_shape shape rows even zero_rows nibbles stray_packed no_state no_absmax \
+    no_map no_nested other_map few_factors no_json state_shape state_size state_block state_type state_dtype both few_rows no_rows tiles conv1d auto_round auto_round_2; do
     ckpt convert -q $f out --to hf --dtype fp16
     echo "$f $? $(ls -d out 2>&1)"
     rm -rf out
