@@ -50,14 +50,17 @@ static const dqz_form dqz_forms[] = {
      {".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4", ".quant_map",
       ".nested_absmax", ".nested_quant_map"},
      ckpt_dequant_codes},
+    {"_packed", "_scale", "", CKPT_QUANT_FP4, {"_global_scale", "_zero_point"}, ckpt_dequant_fp4},
+    {"", "_scale", "", CKPT_QUANT_MODELOPT, {"_scale_2"}, ckpt_dequant_modelopt},
     {".weight", ".SCB", ".weight", CKPT_QUANT_BNB8, {".weight_format"}, ckpt_dequant_rows},
 };
 
 enum { DQZ_FORMS = sizeof dqz_forms / sizeof *dqz_forms };
 
 /* Suffixes of scales for activations and KV caches, which do not belong to weights. */
-static const char *const dqz_others[] = {".activation_scale", ".input_scale", ".output_scale",
-                                         ".k_scale",          ".v_scale",     ".q_scale"};
+static const char *const dqz_others[] = {".activation_scale",  ".input_scale", ".output_scale",
+                                         ".k_scale",           ".v_scale",     ".q_scale",
+                                         ".input_global_scale"};
 
 /* ---- all tensors ---- */
 
@@ -187,6 +190,25 @@ static int dqz_weight(ckpt_dequantizing *w, const dqz_form *f, size_t at, size_t
     return rc == CKPT_OK ? f->make(w, &p) : rc;
 }
 
+/* Clear *scales if a tensor belongs to a weight, but is not its scales: X_global_scale. */
+static int dqz_is_besides(const ckpt_dequantizing *w, const char *name, bool *scales)
+{
+    size_t keep, at;
+    int rc = CKPT_OK;
+
+    for (size_t k = 0; k < DQZ_FORMS; k++) {
+        const dqz_form *f = &dqz_forms[k];
+
+        for (size_t o = 0; rc == CKPT_OK && o < CKPT_DEQUANT_OTHERS && f->other[o]; o++) {
+            if (!dqz_takes(w, f) || !dqz_ends(name, f->other[o], &keep))
+                continue;
+            rc = dqz_at(w, name, keep, f->weight, &at);
+            *scales = *scales && at == SIZE_MAX;
+        }
+    }
+    return rc;
+}
+
 /* If tensor i has scales, combine them with their weight. */
 static int dqz_scale(ckpt_dequantizing *w, size_t i)
 {
@@ -205,6 +227,8 @@ static int dqz_scale(ckpt_dequantizing *w, size_t i)
         if (rc == CKPT_OK && at != SIZE_MAX)
             return w->gone[at] ? CKPT_OK : dqz_weight(w, f, at, i);
     }
+    if (rc == CKPT_OK && scales)
+        rc = dqz_is_besides(w, name, &scales);
     if (rc == CKPT_OK && scales && w->scheme.scale && !dqz_is_other(name))
         rc = ckpt_fail(w->err, CKPT_EMISSING, "'%.200s' has no weight that it would scale (%.200s)",
                        name, ckpt_dequant_how(w));

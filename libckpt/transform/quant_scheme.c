@@ -26,6 +26,9 @@ static const qsc_way ways[] = {
     {"compressed-tensors", "naive-quantized", "_scale", CKPT_QUANT_SCALED, true},
     {"compressed-tensors", "int-quantized", "_scale", CKPT_QUANT_SCALED, true},
     {"compressed-tensors", "pack-quantized", "_scale", CKPT_QUANT_PACKED, false},
+    {"compressed-tensors", "nvfp4-pack-quantized", "_scale", CKPT_QUANT_FP4, false},
+    {"compressed-tensors", "mxfp4-pack-quantized", "_scale", CKPT_QUANT_FP4, false},
+    {"modelopt", "nvfp4", "_scale", CKPT_QUANT_MODELOPT, false},
     {"gptq", "gptq", ".scales", CKPT_QUANT_GPTQ, true},
     {"gptq", "gptq_v2", ".scales", CKPT_QUANT_GPTQ, false},
     {"auto-round", "auto_round:gptq", ".scales", CKPT_QUANT_GPTQ, true},
@@ -118,6 +121,24 @@ static int qsc_pair(qsc_reader *r, const ckpt_value *list, const char *key)
     return qsc_block(r, (uint64_t)rows, (uint64_t)cols);
 }
 
+/* Parse weights of E2M1: blocks of a row. */
+static int qsc_fp4(qsc_reader *r, const ckpt_value *weights)
+{
+    const ckpt_value *even = ckpt_value_get(weights, "symmetric");
+    int64_t size = 0, bits = 0;
+
+    if (!ckpt_value_as_int(ckpt_value_get(weights, "num_bits"), &bits) || bits != 4)
+        return qsc_unknown(r, "num_bits", "not 4");
+    if (!ckpt_value_is(ckpt_value_get(weights, "type"), "float"))
+        return qsc_unknown(r, "weights of type", "not float");
+    if (even && even->kind == CKPT_V_BOOL && even->as.i == 0)
+        return qsc_unknown(r, "weights", "symmetric: false");
+    if (!ckpt_value_as_int(ckpt_value_get(weights, "group_size"), &size) || size < 1)
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: quantization_config: group_size is not a size",
+                         r->path);
+    return qsc_block(r, 1, (uint64_t)size);
+}
+
 /* compressed-tensors: parse the scales of one group of modules. */
 static int qsc_strategy(qsc_reader *r, const ckpt_value *weights)
 {
@@ -128,6 +149,8 @@ static int qsc_strategy(qsc_reader *r, const ckpt_value *weights)
     bool uneven = even && even->kind == CKPT_V_BOOL && even->as.i == 0,
          packed = r->now == CKPT_QUANT_PACKED;
 
+    if (r->now == CKPT_QUANT_FP4)
+        return qsc_fp4(r, weights);
     if (!type || (strcmp(type, "int") != 0 && (packed || strcmp(type, "float") != 0)))
         return qsc_unknown(r, "weights of type", type ? type : "(none)");
     if (!ckpt_value_as_int(ckpt_value_get(weights, "num_bits"), &bits) ||
@@ -194,6 +217,9 @@ static int qsc_groups(qsc_reader *r, const ckpt_value *q)
         if (rc == CKPT_OK)
             rc = qsc_strategy(r, weights);
     }
+    // both have weights of the same names
+    if (rc == CKPT_OK && (r->way->ways & CKPT_QUANT_PACKED) && (r->way->ways & CKPT_QUANT_FP4))
+        return qsc_unknown(r, "config_groups", "words and NVFP4 or MXFP4");
     if (rc == CKPT_OK && !any)
         rc = ckpt_fail(r->err, CKPT_EUNSUPPORTED,
                        "%s: quantization_config: no group of config_groups says how weights are "
@@ -355,6 +381,27 @@ static int qsc_bitsandbytes(qsc_reader *r, const ckpt_value *q)
     return qsc_choose(r, "bitsandbytes", is_four ? "load_in_4bit" : "load_in_8bit");
 }
 
+/* ---- ModelOpt ---- */
+
+static int qsc_modelopt(qsc_reader *r, const ckpt_value *q)
+{
+    const ckpt_dict groups = ckpt_value_map(ckpt_value_get(q, "config_groups"));
+    const char *algo = qsc_text(q, "quant_algo");
+    int64_t size = 0;
+    int rc = algo && strcmp(algo, "NVFP4") == 0
+                 ? qsc_choose(r, "modelopt", "nvfp4")
+                 : qsc_unknown(r, "quant_algo", algo ? algo : "(none)");
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < groups.n; i++)
+        rc = qsc_fp4(r, ckpt_value_get(groups.at[i].value, "weights"));
+    if (rc != CKPT_OK || groups.n > 0)
+        return rc;
+    if (!ckpt_value_as_int(ckpt_value_get(q, "group_size"), &size) || size < 1)
+        return ckpt_fail(r->err, CKPT_EFORMAT, "%s: quantization_config: group_size is not a size",
+                         r->path);
+    return qsc_block(r, 1, (uint64_t)size);
+}
+
 int ckpt_quant_scheme_of(ckpt_quant_scheme *out, const ckpt_value *q, const char *path,
                          ckpt_err *err)
 {
@@ -373,6 +420,8 @@ int ckpt_quant_scheme_of(ckpt_quant_scheme *out, const ckpt_value *q, const char
         return qsc_groups(&r, q);
     if (strcmp(method, "bitsandbytes") == 0)
         return qsc_bitsandbytes(&r, q);
+    if (strcmp(method, "modelopt") == 0)
+        return qsc_modelopt(&r, q);
     for (size_t i = 0; i < sizeof qsc_methods / sizeof *qsc_methods; i++) {
         const char *name = qsc_methods[i].name, *at = strstr(method, name);
 

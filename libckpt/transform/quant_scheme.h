@@ -16,8 +16,10 @@ typedef enum ckpt_quant_ways {
     CKPT_QUANT_PACKED = 2, /* compressed-tensors' words of integers */
     CKPT_QUANT_GPTQ = 4,
     CKPT_QUANT_AWQ = 8,
-    CKPT_QUANT_BNB4 = 16, /* bitsandbytes' NF4 and FP4 */
-    CKPT_QUANT_BNB8 = 32  /* bitsandbytes' int8 */
+    CKPT_QUANT_BNB4 = 16,     /* bitsandbytes' NF4 and FP4 */
+    CKPT_QUANT_BNB8 = 32,     /* bitsandbytes' int8 */
+    CKPT_QUANT_FP4 = 64,      /* compressed-tensors' NVFP4 and MXFP4 */
+    CKPT_QUANT_MODELOPT = 128 /* ModelOpt's NVFP4 */
 } ckpt_quant_ways;
 
 typedef struct ckpt_quant_scheme {

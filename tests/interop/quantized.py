@@ -17,6 +17,8 @@ import bitsandbytes
 import numpy
 import torch
 import transformers
+from compressed_tensors.compressors.mxfp4.base import MXFP4PackedCompressor
+from compressed_tensors.compressors.nvfp4.base import NVFP4PackedCompressor
 from compressed_tensors.compressors.pack_quantized.base import PackedQuantizationCompressor
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from compressed_tensors.quantization.lifecycle.forward import dequantize
@@ -234,6 +236,38 @@ def eight(a, tmp, dtype):
     return compare(a, write(os.path.join(tmp, 'eight' + dtype), tensors, config), wanted, dtype)
 
 
+def fp4(a, tmp, dtype):
+    """NVFP4 and MXFP4 of compressed-tensors, by its own code."""
+    tensors, wanted, groups, rows, cols = {}, {}, {}, 40, 128
+    for kind, of, size, strategy in ('nvfp4', NVFP4PackedCompressor, 16, 'tensor_group'), ('mxfp4', MXFP4PackedCompressor, 32, 'group'):
+        scheme = QuantizationScheme(targets=['Linear'], weights=QuantizationArgs(num_bits=4, type='float', strategy=strategy, group_size=size))
+        state = {'weight_packed': torch.randint(0, 256, (rows, cols // 2), dtype=torch.uint8)}
+        if kind == 'nvfp4':
+            state['weight_scale'], state['weight_global_scale'] = (torch.rand(rows, cols // size) * 400).to(torch.float8_e4m3fn), torch.tensor([1733.3])
+        else:
+            state['weight_scale'] = torch.randint(1, 254, (rows, cols // size), dtype=torch.uint8)
+        tensors.update({'%s.%s' % (kind, key): t for key, t in state.items()})
+        wanted[kind + '.weight'] = of.decompress(state, scheme)['weight']
+        groups[kind] = {'format': kind + '-pack-quantized', 'weights': {'num_bits': 4, 'type': 'float', 'strategy': strategy, 'group_size': size,
+                                                                         'symmetric': True}}
+    tensors['nvfp4.input_global_scale'] = torch.tensor([3.])
+    config = {'quantization_config': {'quant_method': 'compressed-tensors', 'format': 'mixed-precision', 'config_groups': groups}, 'dtype': 'bfloat16',
+              'keeps': {'this': ['}', 1]}}
+    return compare(a, write(os.path.join(tmp, 'fp4' + dtype), tensors, config), wanted, dtype)
+
+
+def modelopt(a, tmp, dtype):
+    """ModelOpt's NVFP4, by NVFP4QTensor.dequantize."""
+    packed, scale, twice = torch.randint(0, 256, (40, 64), dtype=torch.uint8), (torch.rand(40, 8) * 400).to(torch.float8_e4m3fn), torch.tensor(3.1e-4)
+    values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    q = values[torch.stack((packed & 15, packed >> 4), 2).reshape(40, 128).long()]
+    wanted = {'a.weight': (q.view(40, 8, 16) * (scale.float() * twice).unsqueeze(-1)).reshape(40, 128)}
+    tensors = {'a.weight': packed, 'a.weight_scale': scale, 'a.weight_scale_2': twice, 'a.input_scale': torch.tensor(2.)}
+    config = {'quantization_config': {'quant_method': 'modelopt', 'quant_algo': 'NVFP4', 'config_groups': {'group_0': {
+        'weights': {'num_bits': 4, 'type': 'float', 'group_size': 16, 'dynamic': False}}}}, 'dtype': 'bfloat16', 'keeps': {'this': ['}', 1]}}
+    return compare(a, write(os.path.join(tmp, 'modelopt' + dtype), tensors, config), wanted, dtype)
+
+
 def saved(a, tmp, four):
     """A folder that transformers quantizes with bitsandbytes, and what it dequantizes each weight to."""
     source, q = os.path.join(tmp, 'plain%d' % four), os.path.join(tmp, 'bnb%d' % four)
@@ -339,7 +373,7 @@ def main():
     torch.manual_seed(0)
     with scratch() as tmp:
         for dtype in 'bf16', 'fp32':
-            for check in blocks, channels, experts, gptq, awq, packed, codes, eight:
+            for check in blocks, channels, experts, gptq, awq, packed, codes, eight, fp4, modelopt:
                 tally.call('%s as %s' % (check.__name__, dtype), check, a, tmp, dtype)
         for four in True, False:
             tally.call('a Llama of transformers and bitsandbytes, %d bits' % (4 if four else 8), saved, a, tmp, four)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# GPTQ, AWQ, pack-quantized and bitsandbytes folders: floats wherever floats are read, and refusals where parts contradict each other.
+# GPTQ, AWQ, bitsandbytes, pack-quantized and FP4 folders: floats wherever floats are read, and refusals where parts contradict each other.
 cat >words.py <<'EOP'
 import functools, json, os, random, shutil, struct
 
@@ -78,10 +78,29 @@ def int8(name, rows, cols):
     return made, ('F32', [rows, cols], struct.pack('<%df' % len(q), *[single(single(x * scb[i // cols]) * by) for i, x in enumerate(q)]))
 
 
+E2M1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6]
+
+
+def fp4(kind, name, rows, cols):
+    """Scales of few bits, so that no product is rounded; ModelOpt has no negative zero."""
+    q, s = [random.randrange(16) for _ in range(rows * cols)], [random.randrange(0x28, 0x48) for _ in range(rows * cols // 16)]
+    packed = 'U8', [rows, cols // 2], bytes(q[i] | q[i + 1] << 4 for i in range(0, len(q), 2))
+    made = {name + '_scale': ('F8_E4M3', [rows, cols // 16], bytes(s))}
+    if kind == 'nvfp4':
+        made.update({name + '_packed': packed, name + '_global_scale': singles(4.0)})
+    else:
+        made.update({name: packed, name + '_scale_2': ('F32', [], struct.pack('<f', 0.25))})
+    by = [(1 + x % 8 / 8) * 2.0 ** ((x >> 3) - 7) / 4 for x in s]
+    floats = [(E2M1[c] + 0.0 if kind == 'modelopt' else E2M1[c]) * by[i // 16] for i, c in enumerate(q)]
+    return made, ('F16', [rows, cols], struct.pack('<%de' % len(q), *floats))
+
+
 def parts(kind, name, rows, cols):
     """Random numbers of four bits in groups of 16, as the kind stores them, and the floats that they stand for."""
     if kind in ('nf4', 'int8'):
         return (nf4 if kind == 'nf4' else int8)(name, rows, cols)
+    if kind in ('nvfp4', 'modelopt'):
+        return fp4(kind, name, rows, cols)
     groups = cols // 16
     q = [[random.randrange(16) for _ in range(cols)] for _ in range(rows)]
     z = [[random.randrange(1, 15) for _ in range(groups)] for _ in range(rows)]
@@ -108,7 +127,10 @@ SETTINGS = {'gptq': {'quant_method': 'gptq', 'bits': 4, 'group_size': 16, 'desc_
             'packed': {'quant_method': 'compressed-tensors', 'format': 'pack-quantized', 'config_groups': {'group_0': {
                 'weights': {'num_bits': 4, 'type': 'int', 'strategy': 'group', 'group_size': 16, 'symmetric': False}}}},
             'nf4': {'quant_method': 'bitsandbytes', 'load_in_4bit': True, 'load_in_8bit': False},
-            'int8': {'quant_method': 'bitsandbytes', 'load_in_4bit': False, 'load_in_8bit': True}}
+            'int8': {'quant_method': 'bitsandbytes', 'load_in_4bit': False, 'load_in_8bit': True},
+            'nvfp4': {'quant_method': 'compressed-tensors', 'format': 'nvfp4-pack-quantized', 'config_groups': {'group_0': {
+                'weights': {'num_bits': 4, 'type': 'float', 'strategy': 'tensor_group', 'group_size': 16, 'symmetric': True}}}},
+            'modelopt': {'quant_method': 'modelopt', 'quant_algo': 'NVFP4', 'group_size': 16}}
 
 
 @functools.cache
@@ -158,7 +180,7 @@ if __name__ == '__main__':
     json.dump({'peft_type': 'LORA', 'r': 2, 'lora_alpha': 2, 'target_modules': ['q_proj'], 'base_model_name_or_path': 'x'}, open('lora/adapter_config.json', 'w'))
 EOP
 python3 words.py
-for kind in gptq awq packed nf4 int8; do
+for kind in gptq awq packed nf4 int8 nvfp4 modelopt; do
     dtype=fp16
     [ $kind != int8 ] || dtype='f32:*_proj*'
     echo "== $kind"
@@ -234,6 +256,13 @@ bad('both', lambda s: None, 'nf4', load_in_8bit=True)
 bad('few_rows', lambda s: tensor(s, 'SCB', lambda d, n, b: (d, [n[0] - 1], b[4:])), 'int8')
 bad('no_rows', lambda s: tensor(s, 'SCB', lambda *t: None), 'int8')
 bad('tiles', lambda s: tensor(s, 'weight_format', lambda d, n, b: (d, n, b'\3')), 'int8')
+bad('no_global', lambda s: tensor(s, 'weight_global_scale', lambda *t: None), 'nvfp4')
+bad('zero_global', lambda s: tensor(s, 'weight_global_scale', lambda d, n, b: (d, n, bytes(4))), 'nvfp4')
+bad('two_globals', lambda s: tensor(s, 'weight_global_scale', lambda d, n, b: (d, [2], b + b)), 'nvfp4')
+bad('exponents', lambda s: tensor(s, 'weight_scale', lambda d, n, b: ('U8', n, b)), 'nvfp4')
+bad('wide_scales', lambda s: tensor(s, 'weight_scale', lambda d, n, b: (d, [n[0] // 2, n[1] * 2], b)), 'nvfp4')
+bad('no_second', lambda s: tensor(s, 'weight_scale_2', lambda *t: None), 'modelopt')
+bad('algo', lambda s: None, 'modelopt', quant_algo='NVFP4_AWQ')
 stored = quantize('gptq')[0]
 save('conv1d', stored, SETTINGS['gptq'], model_type='gpt2')
 save('auto_round', stored, dict(SETTINGS['gptq'], quant_method='auto-round', packing_format='auto_round:auto_gptq', checkpoint_format=None))
@@ -241,7 +270,8 @@ save('auto_round_2', stored, dict(SETTINGS['gptq'], quant_method='auto-round', p
 EOP
 for f in no_zeros no_words no_scales index negative short_index few_scales wide_zeros odd_scales flat other_words twice stray two_bits five_bits groups no_group \
     marlin two_formats adapter dynamic pack_dtype gemv llm_awq three awq_zeros no_shape shape rows even zero_rows nibbles stray_packed no_state no_absmax \
-    no_map no_nested other_map few_factors no_json state_shape state_size state_block state_type state_dtype both few_rows no_rows tiles conv1d auto_round auto_round_2; do
+    no_map no_nested other_map few_factors no_json state_shape state_size state_block state_type state_dtype both few_rows no_rows tiles \
+    no_global zero_global two_globals exponents wide_scales no_second algo conv1d auto_round auto_round_2; do
     ckpt convert -q $f out --to hf --dtype fp16
     echo "$f $? $(ls -d out 2>&1)"
     rm -rf out

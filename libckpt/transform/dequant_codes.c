@@ -1,16 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dequant_bnb.c: decodes the weights of bitsandbytes 0.50 (functional.py).
+ * dequant_codes.c: decodes weights of codes of 4 bits, which stand for 16 numbers, with a factor for
+ * each block of elements; and bitsandbytes' rows of 8 bits.
  *
- *    4 bits  X, two codes in a byte, the first in its upper half, elements of the flattened matrix;
- *            blocks have a factor in X.absmax, F32. In double quantization factors are codes, too:
- *            their blocks have factors in X.nested_absmax, and an offset is added.
- *            X.quant_state.bitsandbytes__nf4 (or fp4) is JSON with the shape, the sizes of blocks,
- *            the offset, and the dtype of the result (QuantState.as_dict, dequantize_4bit)
- *    8 bits  X.weight, I8, and X.SCB, F32, a factor for each row: 127 is the factor itself
- *            (int8_vectorwise_dequant)
+ *    bitsandbytes 0.50 (functional.py)
+ *      4 bits  X, two codes in a byte, the first in its upper half, elements of the flattened
+ *              matrix; blocks have a factor in X.absmax, F32. In double quantization factors are
+ *              codes, too: their blocks have factors in X.nested_absmax, and an offset is added.
+ *              X.quant_state.bitsandbytes__nf4 (or fp4) is JSON with the shape, the sizes of
+ *              blocks, the offset, and the dtype of the result (QuantState.as_dict,
+ *              dequantize_4bit)
+ *      8 bits  X.weight, I8, and X.SCB, F32, a factor for each row: 127 is the factor itself
+ *              (int8_vectorwise_dequant)
+ *    compressed-tensors 0.20 (compressors/nvfp4, mxfp4)
+ *              X_packed, U8, two E2M1 in a byte, the first in its lower half. NVFP4: X_scale,
+ *              F8_E4M3, for 16 columns, divided by X_global_scale, F32. MXFP4: X_scale, exponents,
+ *              for 32 columns. The result is BF16
+ *    ModelOpt  NVFP4 as X, with X_scale times X_scale_2; the result is F32 (quantization/qtensor,
+ *              nvfp4_tensor.py, dequantize)
  */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "libckpt/codec/json/json.h"
@@ -19,17 +29,22 @@
 
 enum { DQB_STATE = 1 << 16 /* most bytes of a quant_state */ };
 
+/* Sets of numbers. */
+typedef enum dqb_set { DQB_NF4, DQB_FP4, DQB_E2M1, DQB_E2M1_POSITIVE, DQB_SETS } dqb_set;
+
 /*
- * What the codes of four bits stand for (get_4bit_type). FP4 has a negative zero, as in the kernels
- * of CPUs and GPUs; the map of the file has a positive one.
+ * What the codes of four bits stand for. FP4 (get_4bit_type) has a negative zero, as in the kernels
+ * of CPUs and GPUs; the map of the file has a positive one. ModelOpt's E2M1 has none.
  */
-static const float dqb_codes[2][16] = {
+static const float dqb_codes[DQB_SETS][16] = {
     {-0x1p+0f, -0x1.647362p-1f, -0x1.0cd66p-1f, -0x1.94654p-2f, -0x1.23449ap-2f, -0x1.7a6a7ep-3f,
      -0x1.74f0e2p-4f, 0x0p+0f, 0x1.45f5fep-4f, 0x1.4995c6p-3f, 0x1.f809bap-3f, 0x1.5a0674p-2f,
      0x1.c3497p-2f, 0x1.200f56p-1f, 0x1.722766p-1f, 0x1p+0f},
     {0x0p+0f, 0x1.555556p-8f, 0x1.555556p-1f, 0x1p+0f, 0x1.555556p-2f, 0x1p-1f, 0x1.555556p-3f,
      0x1p-2f, -0x0p+0f, -0x1.555556p-8f, -0x1.555556p-1f, -0x1p+0f, -0x1.555556p-2f, -0x1p-1f,
      -0x1.555556p-3f, -0x1p-2f},
+    {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6},
+    {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6},
 };
 
 typedef struct dqb_make {
@@ -40,19 +55,39 @@ typedef struct dqb_make {
     float nested[256];           /* what the codes of factors stand for */
     uint64_t nested_block;       /* factors with one factor; 0: factors are numbers */
     float offset;
+    float divisor, times; /* of all factors */
+    bool exponents;       /* factors are powers of two */
+    bool low_first;       /* the first code is in a byte's lower half */
     ckpt_dequant_round round;
 } dqb_make;
 
 /* ---- the arithmetic ---- */
 
-/* Read n factors from `first` on; `codes` is room for n bytes and as many numbers. */
+/* Read factors that are numbers or exponents. */
+static int dqb_scales(const dqb_make *m, ckpt_inputs *in, const ckpt_axis *part, float *to,
+                      ckpt_err *err)
+{
+    uint8_t *byte = (uint8_t *)(to + part->count);
+    int rc = m->exponents ? in->read(in, m->input[1], part, CKPT_DTYPE_NONE, byte, err)
+                          : in->read(in, m->input[1], part, CKPT_F32, to, err);
+
+    for (uint64_t i = 0; rc == CKPT_OK && m->exponents && i < part->count; i++)
+        to[i] = byte[i] == 255 ? INFINITY : ldexpf(1.0f, byte[i] - 127);
+    for (uint64_t i = 0; rc == CKPT_OK && m->divisor != 0 && i < part->count; i++)
+        to[i] = to[i] / m->divisor;
+    for (uint64_t i = 0; rc == CKPT_OK && m->times != 0 && i < part->count; i++)
+        to[i] = to[i] * m->times;
+    return rc;
+}
+
+/* Read factors; after them, `to` has room for as many numbers and bytes, and one more. */
 static int dqb_factors(const dqb_make *m, ckpt_inputs *in, const ckpt_axis *part, float *to,
                        ckpt_err *err)
 {
     uint64_t n = part->count, first = part->start;
 
     if (m->nested_block == 0)
-        return in->read(in, m->input[1], part, CKPT_DTYPE_NONE, to, err);
+        return dqb_scales(m, in, part, to, err);
     uint64_t from = first / m->nested_block, end = (first + n - 1) / m->nested_block + 1;
     float *of = to + n;
     uint8_t *codes = (uint8_t *)(of + n + 1);
@@ -70,19 +105,20 @@ static int dqb_factors(const dqb_make *m, ckpt_inputs *in, const ckpt_axis *part
 static void dqb_block(const dqb_make *m, const uint8_t *byte, uint64_t at, uint64_t n, float factor,
                       float *x)
 {
+    unsigned first = m->low_first ? 0 : 4, second = 4 - first;
     float of[16];
     uint64_t i = 0;
 
     for (unsigned k = 0; k < 16; k++)
         of[k] = m->code[k] * factor;
     if (at % 2 && n > 0)
-        x[i++] = of[*byte++ & 15];
+        x[i++] = of[*byte++ >> second & 15];
     for (; i + 2 <= n; i += 2, byte++) {
-        x[i] = of[*byte >> 4];
-        x[i + 1] = of[*byte & 15];
+        x[i] = of[*byte >> first & 15];
+        x[i + 1] = of[*byte >> second & 15];
     }
     if (i < n)
-        x[i] = of[*byte >> 4];
+        x[i] = of[*byte >> first & 15];
 }
 
 static int dqb_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
@@ -206,7 +242,7 @@ static int dqb_map(ckpt_dequantizing *w, const ckpt_dequant_parts *p, const ckpt
         return dqb_unknown(w, p, "quant_type");
     if (map->dtype != CKPT_F32 || map->n_elems != 16)
         return ckpt_dequant_unfit(w, p, map);
-    m->code = dqb_codes[nf4 ? 0 : 1];
+    m->code = dqb_codes[nf4 ? DQB_NF4 : DQB_FP4];
     rc = ckpt_dequant_small(w, map, CKPT_DTYPE_NONE, stored);
     for (unsigned i = 0; rc == CKPT_OK && i < 16; i++) {
         // zeros of both signs are equal
@@ -274,10 +310,11 @@ static bool dqb_shape(const ckpt_dequantizing *w, const ckpt_value *state, uint6
 
 /* ---- making the tensors ---- */
 
-/* Start an operation: hide the inputs. */
-static int dqb_new(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, dqb_make **out)
+/* Start an operation: hide the inputs; factors: those of factors, or NULL. */
+static int dqb_new(const ckpt_dequantizing *w, const ckpt_dequant_parts *p,
+                   const ckpt_tensor *factors, dqb_make **out)
 {
-    const ckpt_tensor *from[] = {p->weight, p->scale, p->other[3]};
+    const ckpt_tensor *from[] = {p->weight, p->scale, factors};
     dqb_make *m = *out = ckpt_arena_alloc(w->map->arena, sizeof *m);
     int rc = m ? CKPT_OK : ckpt_fail_memory(w->err);
 
@@ -298,7 +335,7 @@ int ckpt_dequant_codes(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
     ckpt_dtype own = CKPT_DTYPE_NONE;
     uint32_t ndim = 0;
     dqb_make *m = NULL;
-    int rc = dqb_new(w, p, &m);
+    int rc = dqb_new(w, p, p->other[3], &m);
 
     if (rc == CKPT_OK)
         rc = dqb_state(w, p, &state);
@@ -336,7 +373,7 @@ int ckpt_dequant_rows(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
     const ckpt_tensor *t = p->weight, *s = p->scale, *form = p->other[0];
     uint8_t order = 0;
     dqb_make *m = NULL;
-    int rc = dqb_new(w, p, &m);
+    int rc = dqb_new(w, p, NULL, &m);
 
     if (rc != CKPT_OK)
         return rc;
@@ -355,4 +392,73 @@ int ckpt_dequant_rows(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
     ckpt_dequant_rounding(w, &m->round, CKPT_F32);
     m->make.make = dqb_run_rows;
     return ckpt_dequant_put(w, p, &m->make, m->round.dtype, NULL, 0);
+}
+
+/* ---- E2M1 ---- */
+
+/*
+ * A matrix of two E2M1 in a byte.
+ *
+ * global  one number for all scales; NULL: scales are exponents, or it is missing
+ */
+static int dqb_e2m1(ckpt_dequantizing *w, const ckpt_dequant_parts *p, dqb_make *m,
+                    const ckpt_tensor *global, float *number)
+{
+    const ckpt_tensor *t = p->weight, *s = p->scale;
+    uint64_t *shape = ckpt_arena_array(w->map->arena, 2, sizeof *shape), block[2];
+    int rc = shape ? CKPT_OK : ckpt_fail_memory(w->err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    m->exponents = s->dtype == CKPT_U8 || s->dtype == CKPT_F8_E8M0;
+    if (t->dtype != CKPT_U8 || t->ndim != 2 || s->ndim != 2 ||
+        (s->dtype != CKPT_F8_E4M3 && !m->exponents) || !ckpt_mul(t->shape[1], 2, &shape[1]))
+        return ckpt_dequant_unfit(w, p, s);
+    shape[0] = t->shape[0];
+    if (ckpt_quant_block_of(&w->scheme, shape, s->shape, block) != CKPT_OK || block[0] != 1 ||
+        shape[1] % block[1])
+        return ckpt_dequant_unfit(w, p, s);
+    if (m->exponents ? global != NULL : !global)
+        return ckpt_fail(w->err, CKPT_EMISMATCH,
+                         "%s: %.200s has scales of %s, %s a global scale (%.100s)",
+                         ckpt_dequant_path(w), t->name, ckpt_dtype_name(s->dtype),
+                         global ? "and" : "without", ckpt_dequant_how(w));
+    if (global && (global->dtype != CKPT_F32 || global->n_elems != 1))
+        return ckpt_dequant_unfit(w, p, global);
+    rc = global ? ckpt_dequant_small(w, global, CKPT_DTYPE_NONE, number) : CKPT_OK;
+    if (rc == CKPT_OK && global && !(*number > 0 && isfinite(*number)))
+        rc = ckpt_fail(w->err, CKPT_EFORMAT, "%s: '%.200s' is %g, no positive number",
+                       ckpt_dequant_path(w), global->name, (double)*number);
+    if (rc != CKPT_OK)
+        return rc;
+    m->low_first = true;
+    m->block = block[1];
+    m->make.make = dqb_run;
+    return ckpt_dequant_put(w, p, &m->make, m->round.dtype, shape, 2);
+}
+
+int ckpt_dequant_fp4(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
+{
+    dqb_make *m = NULL;
+    int rc = dqb_new(w, p, NULL, &m);
+
+    if (rc == CKPT_OK && p->other[1])
+        rc = ckpt_dequant_unfit(w, p, p->other[1]);
+    if (rc != CKPT_OK)
+        return rc;
+    m->code = dqb_codes[DQB_E2M1];
+    ckpt_dequant_rounding(w, &m->round, CKPT_BF16);
+    return dqb_e2m1(w, p, m, p->other[0], &m->divisor);
+}
+
+int ckpt_dequant_modelopt(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
+{
+    dqb_make *m = NULL;
+    int rc = dqb_new(w, p, NULL, &m);
+
+    if (rc != CKPT_OK)
+        return rc;
+    m->code = dqb_codes[DQB_E2M1_POSITIVE];
+    ckpt_dequant_rounding(w, &m->round, CKPT_F32);
+    return dqb_e2m1(w, p, m, p->other[0], &m->times);
 }

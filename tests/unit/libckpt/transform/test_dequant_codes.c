@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_dequant_bnb.c: bitsandbytes' weights of 4 and 8 bits against their formulas, one element at
- * a time, read in pieces that begin and end within bytes, blocks and rows.
+ * test_dequant_codes.c: weights of 4 and 8 bits against their formulas, one element at a time, read in pieces that begin and end within bytes, blocks and rows.
  */
 #include "ckpt_shape.h"
 #include "libckpt/codec/json/json.h"
@@ -151,9 +150,60 @@ static void eight(void **state)
     }
 }
 
+/* NVFP4: of compressed-tensors, in BF16, and of ModelOpt, in F32. */
+static void fp4(void **state)
+{
+    static const float e2m1[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6}, by[] = {1, 1.125f, 3.5f, 0.25f};
+    static const uint8_t e4m3[] = {0x38, 0x39, 0x46, 0x28};
+    enum { WIDE = 32, MANY = 6, ALL = WIDE * MANY };
+    uint8_t packed[ALL / 2], scale[ALL / 16];
+    float global = 3, got[ALL], want;
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof packed; i++)
+        packed[i] = (uint8_t)(i * 37);
+    for (unsigned i = 0; i < sizeof scale; i++)
+        scale[i] = e4m3[i % 4];
+    for (unsigned own = 0; own < 2; own++) {
+        ckpt_map *map = new_map(
+            own ? "{\"quantization_config\": {\"quant_method\": \"modelopt\", "
+                  "\"quant_algo\": \"NVFP4\", \"group_size\": 16}}"
+                : "{\"quantization_config\": {\"quant_method\": \"compressed-tensors\", "
+                  "\"format\": \"nvfp4-pack-quantized\", \"config_groups\": {\"g\": {"
+                  "\"weights\": {\"num_bits\": 4, \"type\": \"float\", \"group_size\": 16}}}}}");
+        ckpt_reader *reader = NULL;
+
+        put(map, own ? "x.weight" : "x.weight_packed", CKPT_U8, (uint64_t[]){MANY, WIDE / 2},
+            packed);
+        put(map, "x.weight_scale", CKPT_F8_E4M3, (uint64_t[]){MANY, WIDE / 16}, scale);
+        put(map, own ? "x.weight_scale_2" : "x.weight_global_scale", CKPT_F32, (uint64_t[]){1, 0},
+            &global);
+        assert_int_equal(ckpt_map_dequantize(map, false, NULL), CKPT_OK);
+        assert_int_equal(ckpt_map_tensor_count(map), 1);
+        assert_int_equal(ckpt_map_tensor(map, 0)->dtype, own ? CKPT_F32 : CKPT_BF16);
+        assert_int_equal(ckpt_reader_new(&reader, map, NULL), CKPT_OK);
+        assert_int_equal(
+            ckpt_reader_read(reader, ckpt_map_find(map, "x.weight"), 0, ALL, CKPT_F32, got, NULL),
+            CKPT_OK);
+        for (unsigned i = 0; i < ALL; i++) {
+            unsigned code = i % 2 ? packed[i / 2] >> 4 : packed[i / 2] & 15;
+            uint32_t u;
+
+            want = own ? by[i / 16 % 4] * 3 : by[i / 16 % 4] / 3;
+            want *= code & 8 && !(own && code == 8) ? -e2m1[code & 7] : e2m1[code & 7];
+            memcpy(&u, &want, sizeof u);
+            u = own ? u : (u + 0x7fff + (u >> 16 & 1)) & 0xffff0000u;
+            assert_memory_equal(&got[i], &u, sizeof u);
+        }
+        ckpt_reader_free(reader);
+        ckpt_map_free(map);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(four), cmocka_unit_test(eight)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(four), cmocka_unit_test(eight),
+                                       cmocka_unit_test(fp4)};
 
-    return cmocka_run_group_tests_name("dequant_bnb", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("dequant_codes", tests, NULL, NULL);
 }
