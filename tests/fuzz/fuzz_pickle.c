@@ -2,7 +2,7 @@
 /*
  * fuzz_pickle.c: any bytes through the pickle reader; what it accepts is printed in both forms,
  * written, read again and written again: the two pickles must be the same.  Read with its objects
- * taken over, what is left is the same.
+ * taken over, what is left is the same, with and without patterns of objects that repeat.
  */
 #include "ckpt_extra.h"
 #include "libckpt/codec/pickle/pickle.h"
@@ -51,10 +51,37 @@ static void fuzz_round_trip(ckpt_value *root)
     ckpt_arena_free(a);
 }
 
+/* A hash of a value's first items; what the caller takes over counts as itself, not by its parts. */
+static uint32_t fuzz_hash(const ckpt_value *v, uint32_t h, unsigned depth)
+{
+    ckpt_seq s = ckpt_value_seq(v);
+    ckpt_dict m = ckpt_value_map(v);
+
+    if (v->kind == CKPT_V_OBJECT || (v->kind == CKPT_V_INT && v->state))
+        return ckpt_hash_u64(h);
+    h = ckpt_hash_u64(((uint64_t)h << 8) + (uint64_t)v->kind);
+    if (v->kind == CKPT_V_STR)
+        return ckpt_hash_bytes(v->as.text.at, (size_t)v->as.text.n, h);
+    if (v->kind == CKPT_V_INT)
+        return ckpt_hash_bytes(&v->as.i, sizeof v->as.i, h);
+    for (uint64_t i = 0; depth > 0 && i < s.n && i < 8; i++)
+        h = fuzz_hash(s.at[i], h, depth - 1);
+    for (uint64_t i = 0; depth > 0 && i < m.n && i < 8; i++)
+        h = fuzz_hash(m.at[i].value, fuzz_hash(m.at[i].key, h, depth - 1), depth - 1);
+    return h;
+}
+
+/* The hashes of the states of all objects that were taken over, in order. */
+CKPT_VEC(fuzz_hashes, uint32_t);
+
 static bool fuzz_take(void *ctx, const ckpt_object *o, int64_t *number)
 {
-    fuzz_require(o->state != NULL);
-    *number = (*(int64_t *)ctx)++;
+    fuzz_hashes *all = ctx;
+    uint32_t *to = ckpt_vec_push(all);
+
+    fuzz_require(o->state != NULL && to != NULL);
+    *to = fuzz_hash(o->state, 0, 3);
+    *number = (int64_t)all->n - 1;
     return true;
 }
 
@@ -82,24 +109,47 @@ static void fuzz_same(const ckpt_value *a, const ckpt_value *b, unsigned depth)
     }
 }
 
-/* Read it with all objects taken over: what is left must be as it was without. */
-static void fuzz_taken(const ckpt_value *root, const ckpt_pickle_opts *plain, const uint8_t *data,
-                       size_t size)
+/*
+ * Read it with all objects taken over: what is left must be as it was without.  root NULL: reading
+ * it failed.
+ */
+static int fuzz_taken(const ckpt_value *root, const ckpt_pickle_opts *plain, const uint8_t *data,
+                      size_t size, fuzz_hashes *all)
 {
-    int64_t n = 0;
     ckpt_pickle_opts opts = *plain;
     ckpt_arena *a = ckpt_arena_new(512ull << 20);
     ckpt_pickle p;
+    int rc;
 
     opts.take = fuzz_take;
-    opts.ctx = &n;
+    opts.ctx = all;
     fuzz_require(a != NULL);
-    if (ckpt_pickle_read(&p, a, data, size, &opts, NULL) == CKPT_OK) {
+    rc = ckpt_pickle_read(&p, a, data, size, &opts, NULL);
+    if (rc == CKPT_OK && root) {
         fuzz_same(root, p.root, 4);
         fuzz_print(p.root, CKPT_TREE_TEXT, size);
     }
     ckpt_pickle_free(&p);
     ckpt_arena_free(a);
+    return rc;
+}
+
+/* Objects read by patterns must be the same as those read opcode by opcode. */
+static void fuzz_patterns(const ckpt_value *root, const ckpt_pickle_opts *plain,
+                          const uint8_t *data, size_t size)
+{
+    ckpt_pickle_opts slow = *plain;
+    fuzz_hashes a = {0}, b = {0};
+    int rc = fuzz_taken(root, plain, data, size, &a), other;
+
+    slow.no_patterns = true;
+    other = fuzz_taken(root, &slow, data, size, &b);
+    if (rc != CKPT_ELIMIT && other != CKPT_ELIMIT) {
+        fuzz_require(rc == other && a.n == b.n);
+        fuzz_require(a.n == 0 || memcmp(a.at, b.at, a.n * sizeof *a.at) == 0);
+    }
+    ckpt_vec_free(&a);
+    ckpt_vec_free(&b);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -117,8 +167,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_print(p.root, CKPT_TREE_TEXT, size);
         fuzz_print(p.root, CKPT_TREE_JSON, size);
         fuzz_round_trip(p.root);
-        fuzz_taken(p.root, &opts, data, size);
     }
+    fuzz_patterns(p.root, &opts, data, size);
     ckpt_pickle_free(&p);
     ckpt_arena_free(a);
     return 0;

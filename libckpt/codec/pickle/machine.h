@@ -10,6 +10,18 @@
 
 CKPT_VEC(ckpt_pk_heights, size_t);
 
+/* The opcodes since a class was pushed, and the machine's state at that time. */
+typedef struct ckpt_pk_recording {
+    bool on;
+    uint64_t from;  /* offset of the first opcode */
+    size_t height;  /* values on the stack, with the class */
+    size_t n_marks; /* open MARKs */
+    uint64_t n_memo, n_copies_left, n_objects;
+    unsigned n_news, n_sets; /* NEWOBJ, SETITEMS so far */
+    ckpt_pk_steps step;
+    ckpt_bytes literal;
+} ckpt_pk_recording;
+
 typedef struct ckpt_pk_machine {
     ckpt_pk p;
     const uint8_t *bytes;
@@ -26,6 +38,7 @@ typedef struct ckpt_pk_machine {
     uint8_t *recalled; /* one bit for each memo slot: some opcode reads it */
     const void *kept;  /* the arena's top when the last value to keep was made */
     size_t n_kept;     /* number of names and storages at that time */
+    ckpt_pk_recording recording;
 } ckpt_pk_machine;
 
 /* The form of an opcode's argument. */
@@ -84,6 +97,21 @@ void ckpt_pk_take_changed(ckpt_pk_machine *m, const ckpt_value *v);
 
 /* Offer an object that has received its state to opts.take. */
 void ckpt_pk_take_object(ckpt_pk_machine *m, ckpt_value *v);
+
+/*
+ * Read an object of the class on top of the stack by a pattern, and offer it to opts.take; if there
+ * is no such pattern, begin to record the opcodes that follow.
+ */
+int ckpt_pk_repeat(ckpt_pk_machine *m);
+
+/* Add the current opcode to the recording. */
+void ckpt_pk_repeat_note(ckpt_pk_machine *m, uint8_t code);
+
+/*
+ * Make a pattern of the recorded object v, which the caller takes over; returns the node that
+ * stands for the object on the stack from now on, because the pattern keeps v.
+ */
+ckpt_value *ckpt_pk_repeat_keep(ckpt_pk_machine *m, ckpt_value *v);
 
 /* Store the top value under a memo number; push the value stored there. */
 int ckpt_pk_remember(ckpt_pk_machine *m, uint64_t number);

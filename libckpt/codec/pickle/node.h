@@ -10,6 +10,7 @@
 #define CKPT_CODEC_PICKLE_TORCH_H
 
 #include "libckpt/base/index.h"
+#include "libckpt/codec/pickle/pattern.h"
 #include "libckpt/codec/pickle/pickle.h"
 #include "libckpt/codec/pickle/trust.h"
 
@@ -27,6 +28,9 @@ typedef struct ckpt_pk_name {
     ckpt_value *node;   /* the node to push: the GLOBAL, or a DTYPE */
     ckpt_name_id id;
     bool free; /* known to be called by data with any arguments (call.c) */
+    /* of a class whose objects the caller takes over (repeat.c): */
+    ckpt_pk_pattern *pattern;
+    unsigned n_patterns, n_tries; /* its patterns, and the recordings for them */
 } ckpt_pk_name;
 
 CKPT_VEC(ckpt_pk_names, ckpt_pk_name);

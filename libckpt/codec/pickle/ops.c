@@ -107,10 +107,14 @@ static int op_put(ckpt_pk_machine *m, const ckpt_pk_arg *a)
     return ckpt_pk_remember(m, a->number);
 }
 
-/* BINGET, LONG_BINGET. */
+/* BINGET, LONG_BINGET.  A class begins an object, perhaps one that repeats an earlier one. */
 static int op_get(ckpt_pk_machine *m, const ckpt_pk_arg *a)
 {
-    return ckpt_pk_recall(m, a->number);
+    int rc = ckpt_pk_recall(m, a->number);
+
+    if (rc == CKPT_OK && m->recalled && m->stack.at[m->stack.n - 1]->kind == CKPT_V_GLOBAL)
+        rc = ckpt_pk_repeat(m);
+    return rc;
 }
 
 /* MEMOIZE: store under the number of entries so far. */

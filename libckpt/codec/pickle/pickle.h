@@ -28,6 +28,8 @@ typedef struct ckpt_pickle_opts {
      */
     bool (*take)(void *ctx, const ckpt_object *o, int64_t *number);
     void *ctx;
+    /* for tests: run the opcodes of each object, even of one that repeats another (repeat.c) */
+    bool no_patterns;
 } ckpt_pickle_opts;
 
 CKPT_VEC(ckpt_values, ckpt_value *);

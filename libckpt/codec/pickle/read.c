@@ -140,6 +140,8 @@ static int pk_step(ckpt_pk_machine *m)
         rc = ckpt_pk_fail(&m->p, CKPT_EFORMAT, "an opcode crosses the end of its frame");
     if (rc == CKPT_OK)
         rc = op->bare ? op->bare(m) : op->run(m, &a);
+    if (rc == CKPT_OK && m->recording.on)
+        ckpt_pk_repeat_note(m, m->bytes[m->p.at]);
     if (m->pos == m->frame_end)
         m->frame_end = 0;
     return rc;
@@ -290,6 +292,8 @@ static void pk_end(ckpt_pk_machine *m)
     ckpt_vec_free(&m->memo);
     ckpt_vec_free(&m->marks);
     ckpt_free(m->recalled);
+    ckpt_vec_free(&m->recording.step);
+    ckpt_vec_free(&m->recording.literal);
 }
 
 /* Limit of the arena's size for a pickle of n bytes. */

@@ -61,6 +61,10 @@ void ckpt_pk_take_object(ckpt_pk_machine *m, ckpt_value *v)
         return;
     if (m->n_kept != m->p.names.n + m->p.out->storages.n)
         ptk_keep(m);
+    if (m->recording.on) {
+        v = ckpt_pk_repeat_keep(m, v);
+        ptk_keep(m); // the pattern's object
+    }
     // in the arena the object follows its node, and its parts follow the object
     (void)ckpt_arena_rewind(m->p.arena, o, m->kept);
     v->kind = CKPT_V_INT;

@@ -153,12 +153,168 @@ static void numbered_slots(void **state)
     done(&t);
 }
 
+/* ---- objects that repeat an earlier one ---- */
+
+/* What the caller of a reading got, in a form to compare: kinds, numbers, texts. */
+static void describe(ckpt_bytes *to, const ckpt_value *v)
+{
+    ckpt_seq s = ckpt_value_seq(v);
+    ckpt_dict m = ckpt_value_map(v);
+
+    assert_true(ckpt_bytes_printf(to, "%d", (int)v->kind));
+    if (v->kind == CKPT_V_INT)
+        assert_true(ckpt_bytes_printf(to, "=%lld ", (long long)v->as.i));
+    else if (v->kind == CKPT_V_STR)
+        assert_true(ckpt_bytes_printf(to, "=%s/%d ", v->as.text.at, (int)v->as.text.n));
+    for (uint64_t i = 0; i < s.n; i++)
+        describe(to, s.at[i]);
+    for (uint64_t i = 0; i < m.n; i++) {
+        describe(to, m.at[i].key);
+        describe(to, m.at[i].value);
+    }
+    assert_true(ckpt_bytes_printf(to, "."));
+}
+
+static bool take_text(void *ctx, const ckpt_object *o, int64_t *number)
+{
+    describe(ctx, o->state);
+    *number = 7;
+    return true;
+}
+
+/* Read with and without patterns: the same objects, values and errors. */
+static int same_both_ways(const void *bytes, size_t n)
+{
+    ckpt_bytes told[2] = {{0}};
+    int rc[2];
+
+    for (int slow = 0; slow < 2; slow++) {
+        const ckpt_pickle_opts opts = {
+            .name = "test", .take = take_text, .ctx = &told[slow], .no_patterns = slow != 0};
+        ckpt_arena *arena = ckpt_arena_new(0);
+        ckpt_err err = {0};
+        ckpt_pickle p;
+
+        rc[slow] = ckpt_pickle_read(&p, arena, bytes, n, &opts, &err);
+        if (rc[slow] == CKPT_OK) {
+            describe(&told[slow], p.root);
+            assert_true(ckpt_bytes_printf(&told[slow], "%d", (int)p.n_objects));
+        }
+        assert_true(ckpt_bytes_printf(&told[slow], "%s", err.text));
+        assert_true(ckpt_bytes_add(&told[slow], "", 1));
+        ckpt_pickle_free(&p);
+        ckpt_arena_free(arena);
+    }
+    assert_string_equal(told[0].at, told[1].at);
+    assert_int_equal(rc[0], rc[1]);
+    ckpt_vec_free(&told[0]);
+    ckpt_vec_free(&told[1]);
+    return rc[0];
+}
+
+#define BOTH(text) same_both_ways(text, sizeof(text) - 1)
+
+/* Slots 0 to 3: the class m.C, torch.Size, the texts "a" and "b"; then a list of objects. */
+#define SLOTS                                                                                      \
+    "\x80\4" CLASS "\x8C\5torch\x8C\4Size\x93\x94\x8C\1a\x94\x8C\1b\x94"                           \
+    "0000("
+#define FORM(a, b) "h\0)\x81\x94}\x94(h\2" a "h\3" b "ub"
+#define SIZE(n)    "h\1" n "K\0\x86\x94\x85\x94R\x94"
+#define TWO        FORM(SIZE("K\1"), "K\2") FORM(SIZE("K\3"), "K\4")
+
+/* Numbers of all widths, and numbers that a pattern must leave to the opcodes. */
+static void repeated_numbers(void **state)
+{
+    (void)state;
+    assert_int_equal(BOTH(SLOTS TWO FORM(SIZE("M\1\xFF"), "J\1\2\3\4")
+                              FORM(SIZE("J\0\0\1\0"), "\x8A\5\1\1\1\1\1") "l."),
+                     CKPT_OK);
+    assert_int_equal(
+        BOTH(SLOTS TWO FORM(SIZE("\x8A\0"), "\x8A\1\x80") FORM(SIZE("K\1"), "J\1\1\1\xFF") "l."),
+        CKPT_OK);
+    assert_int_equal(BOTH(SLOTS TWO FORM(SIZE("K\1"), "\x8A\x08\1\1\1\1\1\1\1\1")
+                              FORM(SIZE("K\1"), "\x8A\x09\1\1\1\1\1\1\1\1\1") "l."),
+                     CKPT_OK);
+    assert_int_equal(BOTH(SLOTS TWO FORM(SIZE("J\1\1\1\xFF"), "K\4") "l."), CKPT_EFORMAT);
+    assert_int_equal(BOTH(SLOTS TWO FORM(SIZE("\x8A\1\xFF"), "K\4") "l."), CKPT_EFORMAT);
+}
+
+/* Texts in the object and from the memo; a slot of a class, of another text, and of nothing. */
+static void repeated_texts(void **state)
+{
+    (void)state;
+    assert_int_equal(BOTH(SLOTS FORM("h\2", "\x8C\1x\x94") FORM("h\3", "\x8C\2yz\x94")
+                              FORM("h\1", "\x8C\0\x94") FORM("h\2", "\x8C\2\xC3\xA9\x94") "l."),
+                     CKPT_OK);
+    assert_int_equal(BOTH(SLOTS FORM("h\2", "K\1") FORM("h\0", "K\2") FORM("h\3", "K\3") "l."),
+                     CKPT_OK);
+    assert_int_equal(BOTH(SLOTS FORM("h\2", "K\1") FORM("h\3", "K\1") FORM("h\x7F", "K\2") "l."),
+                     CKPT_EFORMAT);
+    assert_int_equal(BOTH(SLOTS FORM("K\1", "\x8C\1x") FORM("K\1", "\x8C\1\xFF") "l."),
+                     CKPT_EFORMAT);
+}
+
+/* A key that changes may repeat another one. */
+static void keys_do_not_change(void **state)
+{
+    (void)state;
+    assert_int_equal(BOTH(SLOTS "h\0)\x81}(h\2K\1K\1K\2ub"
+                                "h\0)\x81}(h\2K\1K\2K\2ub"
+                                "h\0)\x81}(h\2K\1h\2K\2ub"
+                                "l."),
+                     CKPT_EFORMAT);
+    assert_int_equal(BOTH(SLOTS "h\0)\x81}(h\2h\3h\3h\2ub"
+                                "h\0)\x81}(h\2h\2h\3h\3ub"
+                                "h\0)\x81}(h\3h\2h\2h\3ub"
+                                "l."),
+                     CKPT_OK);
+    assert_int_equal(BOTH(SLOTS "h\0)\x81}(h\2h\3h\3h\2ub"
+                                "h\0)\x81}(h\2h\3h\2h\3ub"
+                                "l."),
+                     CKPT_EFORMAT);
+    assert_int_equal(BOTH(SLOTS "h\0)\x81}(K\1h\3K\2h\2ub"
+                                "h\0)\x81}(K\3h\3K\3h\2ub"
+                                "l."),
+                     CKPT_EFORMAT);
+    assert_int_equal(BOTH(SLOTS "h\0)\x81}(K\1\x85h\3K\2\x85h\2ub"
+                                "h\0)\x81}(K\3\x85h\3K\3\x85h\2ub"
+                                "l."),
+                     CKPT_EFORMAT);
+}
+
+/* Slots that are read later, frames, other forms, and the end of the file. */
+static void other_forms(void **state)
+{
+    (void)state;
+    // slots 4 to 8 are those of the first object, 9 to 13 of the second, 14 to 18 of the third
+    assert_int_equal(BOTH(SLOTS TWO TWO "h\x12h\x11h\x0El."), CKPT_OK);
+    assert_int_equal(BOTH(SLOTS TWO TWO TWO "h\x08h\x17l."), CKPT_OK);
+    // the first frame ends inside the third object
+    assert_int_equal(BOTH("\x80\4\x95\x41\0\0\0\0\0\0\0" CLASS "\x8C\1a\x94\x8C\1b\x94"
+                          "000("
+                          "h\0)\x81}(h\1K\1h\2K\1ub"
+                          "h\0)\x81}(h\1K\2h\2K\2ub"
+                          "h\0)\x81}(h\1K\3h\2K\3ub"
+                          "h\0)\x81}(h\1K\4h\2K\4ubl."),
+                     CKPT_EFORMAT);
+    // a state without keys, an argument, items in a list
+    assert_int_equal(BOTH(SLOTS TWO FORM("K\3", "N") "h\0)\x81}b"
+                                                     "h\0K\1\x85\x81}(h\2K\1ub"
+                                                     "h\0)\x81K\1a}(h\2K\1ub"
+                                                     "h\0)\x81K\1a}(h\2K\1ubl."),
+                     CKPT_OK);
+    assert_int_equal(BOTH(SLOTS TWO "}bl."), CKPT_EFORMAT);
+    assert_int_equal(BOTH(SLOTS TWO "h\0)\x81\x94}\x94(h\2"), CKPT_EFORMAT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_take_little),      cmocka_unit_test(remembered_stays),
         cmocka_unit_test(older_containers_stay), cmocka_unit_test(names_and_states_stay),
-        cmocka_unit_test(numbered_slots),
+        cmocka_unit_test(numbered_slots),        cmocka_unit_test(repeated_numbers),
+        cmocka_unit_test(repeated_texts),        cmocka_unit_test(keys_do_not_change),
+        cmocka_unit_test(other_forms),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
