@@ -556,15 +556,29 @@ static int dmd_read(dmd_reader *r, const ckpt_value *root)
     return rc;
 }
 
+/* ckpt_pickle_opts.fetch with the file as ctx. */
+static int dmd_fetch(void *ctx, void *to, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    return ckpt_io_read(ctx, to, n, at, err);
+}
+
 /* Read the pickle of .metadata in its own arena, because a large one takes a hundred times the
  * memory of the result. */
 static int dmd_pickle(dmd_reader *r, ckpt_arena **scratch, ckpt_pickle *out)
 {
-    const ckpt_pickle_opts opts = {.name = r->path, .take = ckpt_dcp_take, .ctx = &r->parts};
-    char *bytes = NULL;
-    uint64_t n = 0;
-    int rc = ckpt_io_slurp(&bytes, &n, r->path, DMD_MAX_BYTES, r->err);
+    ckpt_io *io = NULL;
+    int rc = ckpt_io_open(&io, r->path, r->err);
+    const uint64_t n = rc == CKPT_OK ? io->size : 0;
+    const ckpt_pickle_opts opts = {.name = r->path,
+                                   .take = ckpt_dcp_take,
+                                   .ctx = &r->parts,
+                                   .fetch = dmd_fetch,
+                                   .fetch_ctx = io};
 
+    if (n > DMD_MAX_BYTES)
+        rc = ckpt_fail(r->err, CKPT_ELIMIT,
+                       "%s: the file has %" PRIu64 " bytes, more than the limit of %" PRIu64,
+                       r->path, n, DMD_MAX_BYTES);
     r->parts.kept = r->arena;
     r->parts.scratch = ckpt_arena_new(DMD_ARENA_FREE + n * DMD_ARENA_RATE);
     if (rc == CKPT_OK && !r->parts.scratch)
@@ -572,8 +586,8 @@ static int dmd_pickle(dmd_reader *r, ckpt_arena **scratch, ckpt_pickle *out)
     if (rc == CKPT_OK && !(*scratch = ckpt_arena_new(DMD_ARENA_FREE + n * DMD_ARENA_RATE)))
         rc = ckpt_fail_memory(r->err);
     if (rc == CKPT_OK)
-        rc = ckpt_pickle_read(out, *scratch, (const uint8_t *)bytes, n, &opts, r->err);
-    ckpt_free(bytes);
+        rc = ckpt_pickle_read(out, *scratch, NULL, n, &opts, r->err);
+    ckpt_io_close(io);
     return rc;
 }
 

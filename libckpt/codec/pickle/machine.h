@@ -24,8 +24,11 @@ typedef struct ckpt_pk_recording {
 
 typedef struct ckpt_pk_machine {
     ckpt_pk p;
+    /* the bytes from offset `from` to `to`; n: size of the file */
     const uint8_t *bytes;
-    uint64_t n, pos;
+    uint64_t from, to, n, pos;
+    uint8_t *window; /* opts.fetch: the buffer of these bytes, with room for more; else NULL */
+    uint64_t room;
     uint64_t frame_end; /* 0: not in a frame */
     ckpt_values stack, memo;
     ckpt_pk_heights marks; /* heights of the stack at the open MARKs */
@@ -73,6 +76,18 @@ typedef struct ckpt_pk_op {
 } ckpt_pk_op;
 
 extern const ckpt_pk_op ckpt_pk_ops[256];
+
+/*
+ * Fetch so that the next n bytes, or all to the end of the file, are at ckpt_pk_bytes (window.c).
+ * It moves the bytes, but keeps those of the current opcode.
+ */
+int ckpt_pk_fill(ckpt_pk_machine *m, uint64_t n);
+
+/* The bytes from the current position on, m->to - m->pos of them. */
+static inline const uint8_t *ckpt_pk_bytes(const ckpt_pk_machine *m)
+{
+    return m->bytes + (m->pos - m->from);
+}
 
 /* Push a value; NULL: it could not be made, and that failure is already recorded. */
 int ckpt_pk_push(ckpt_pk_machine *m, ckpt_value *v);

@@ -28,6 +28,12 @@ typedef struct ckpt_pickle_opts {
      */
     bool (*take)(void *ctx, const ckpt_object *o, int64_t *number);
     void *ctx;
+    /*
+     * Reads n bytes from offset `at`, for a pickle without bytes in memory; each is fetched twice
+     * at most if `take` is set, else once.  NULL: the bytes are in memory.
+     */
+    int (*fetch)(void *ctx, void *to, uint64_t n, uint64_t at, ckpt_err *err);
+    void *fetch_ctx;
     /* for tests: run the opcodes of each object, even of one that repeats another (repeat.c) */
     bool no_patterns;
 } ckpt_pickle_opts;
@@ -51,6 +57,7 @@ typedef struct ckpt_pickle {
 /*
  * Read one pickle from n bytes.
  *
+ * bytes    NULL: opts.fetch reads them
  * Errors   CKPT_EFORMAT (malformed; unknown storage class; tensor outside its storage; duplicate
  *          dict key ...), CKPT_EUNSAFE (a name that can run code), CKPT_ELIMIT (depth, memo, text
  *          numbers, memory), CKPT_EUNSUPPORTED (quantized or sparse tensors and other kinds that

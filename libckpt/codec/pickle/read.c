@@ -19,6 +19,7 @@
 #define PK_ARENA_MUCH                                                                              \
     (320ull << 20) /* ... up to this total; beyond it the rate of usual pickles: */
 #define PK_ARENA_REAL 32u
+#define PK_SHORT      16u /* bytes: more than an opcode and the number that follows it */
 #define PK_COPIES_FREE                                                                             \
     ((uint64_t)8 << 20) /* items and bytes that calls may copy, in addition to the file's size */
 
@@ -36,12 +37,9 @@ static int pk_number(ckpt_pk_machine *m, unsigned n, bool big_endian, uint64_t *
     *out = 0;
     if (!ckpt_within(m->pos, n, m->n))
         return pk_cut_off(m);
-    if (n == 1) { // the usual case
-        *out = m->bytes[m->pos++];
-        return CKPT_OK;
-    }
+    const uint8_t *s = ckpt_pk_bytes(m); // pk_decode has fetched them
     for (unsigned i = 0; i < n; i++)
-        *out |= (uint64_t)m->bytes[m->pos + i] << 8 * (big_endian ? n - 1 - i : i);
+        *out |= (uint64_t)s[i] << 8 * (big_endian ? n - 1 - i : i);
     m->pos += n;
     return CKPT_OK;
 }
@@ -49,14 +47,36 @@ static int pk_number(ckpt_pk_machine *m, unsigned n, bool big_endian, uint64_t *
 /* Read bytes up to a line feed, which is not included. */
 static int pk_line(ckpt_pk_machine *m, ckpt_text *out)
 {
-    const uint8_t *from = m->bytes + m->pos;
-    const uint8_t *end = m->pos < m->n ? memchr(from, '\n', (size_t)(m->n - m->pos)) : NULL;
+    const uint8_t *end = NULL;
 
-    if (!end)
-        return pk_cut_off(m);
-    *out = (ckpt_text){(const char *)from, (uint64_t)(end - from)};
+    while (!end) {
+        const uint64_t n = m->to - m->pos;
+        int rc;
+
+        end = n > 0 ? memchr(ckpt_pk_bytes(m), '\n', (size_t)n) : NULL;
+        if (!end && m->to == m->n)
+            return pk_cut_off(m);
+        rc = end ? CKPT_OK : ckpt_pk_fill(m, 2 * n + 1);
+        if (rc != CKPT_OK)
+            return rc;
+    }
+    *out = (ckpt_text){(const char *)ckpt_pk_bytes(m), (uint64_t)(end - ckpt_pk_bytes(m))};
     m->pos += out->n + 1;
     return CKPT_OK;
+}
+
+/* Read two lines. */
+static int pk_lines(ckpt_pk_machine *m, ckpt_pk_arg *a)
+{
+    int rc = pk_line(m, &a->text);
+    const uint64_t at = m->pos - a->text.n - 1;
+
+    if (rc != CKPT_OK)
+        return rc;
+    rc = pk_line(m, &a->more);
+    if (rc == CKPT_OK)
+        a->text.at = (const char *)m->bytes + (at - m->from); // the bytes may have moved
+    return rc;
 }
 
 /* Read a length of n_length bytes, then that many bytes; `out` points into the input. */
@@ -72,7 +92,11 @@ static int pk_counted(ckpt_pk_machine *m, unsigned n_length, ckpt_text *out)
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT,
                             "a length of %" PRIu64 " exceeds the %" PRIu64 " bytes that are left",
                             n, m->n - m->pos);
-    *out = (ckpt_text){(const char *)m->bytes + m->pos, n};
+    if (m->to - m->pos < n)
+        rc = ckpt_pk_fill(m, n);
+    if (rc != CKPT_OK)
+        return rc;
+    *out = (ckpt_text){(const char *)ckpt_pk_bytes(m), n};
     m->pos += n;
     return CKPT_OK;
 }
@@ -80,8 +104,6 @@ static int pk_counted(ckpt_pk_machine *m, unsigned n_length, ckpt_text *out)
 /* Read the argument of the current opcode. */
 static int pk_argument(ckpt_pk_machine *m, ckpt_pk_form form, ckpt_pk_arg *a)
 {
-    int rc;
-
     switch (form) {
     case PK_U1:
         return pk_number(m, 1, false, &a->number);
@@ -96,8 +118,7 @@ static int pk_argument(ckpt_pk_machine *m, ckpt_pk_form form, ckpt_pk_arg *a)
     case PK_LINE:
         return pk_line(m, &a->text);
     case PK_LINES:
-        rc = pk_line(m, &a->text);
-        return rc == CKPT_OK ? pk_line(m, &a->more) : rc;
+        return pk_lines(m, a);
     case PK_N1:
         return pk_counted(m, 1, &a->text);
     case PK_N4:
@@ -122,9 +143,15 @@ static int pk_decode(ckpt_pk_machine *m, const ckpt_pk_op **op, ckpt_pk_arg *a)
 
     if (m->pos >= m->n)
         return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "the pickle ends without STOP");
-    *op = &ckpt_pk_ops[m->bytes[m->pos]];
+    if (m->to - m->pos < PK_SHORT) {
+        int rc = ckpt_pk_fill(m, PK_SHORT);
+
+        if (rc != CKPT_OK)
+            return rc;
+    }
+    *op = &ckpt_pk_ops[*ckpt_pk_bytes(m)];
     if (!(*op)->run && !(*op)->bare)
-        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "unknown opcode 0x%02X", m->bytes[m->pos]);
+        return ckpt_pk_fail(&m->p, CKPT_EFORMAT, "unknown opcode 0x%02X", *ckpt_pk_bytes(m));
     m->pos++;
     return pk_argument(m, (*op)->form, a);
 }
@@ -141,7 +168,7 @@ static int pk_step(ckpt_pk_machine *m)
     if (rc == CKPT_OK)
         rc = op->bare ? op->bare(m) : op->run(m, &a);
     if (rc == CKPT_OK && m->recording.on)
-        ckpt_pk_repeat_note(m, m->bytes[m->p.at]);
+        ckpt_pk_repeat_note(m, m->bytes[m->p.at - m->from]);
     if (m->pos == m->frame_end)
         m->frame_end = 0;
     return rc;
@@ -215,28 +242,96 @@ static int pk_close(ckpt_pk_machine *m)
 
 /* ---- looking ahead ---- */
 
+/* Bytes of an opcode and its argument; 0: not always the same number, or no such opcode. */
+static uint8_t pk_length(const ckpt_pk_op *op)
+{
+    static const uint8_t length[] = {
+        [PK_BARE] = 1, [PK_U1] = 2, [PK_U2] = 3,     [PK_U4] = 5,     [PK_U8] = 9,
+        [PK_F8] = 9,   [PK_N8] = 0, [PK_COUNT1] = 1, [PK_COUNT2] = 1, [PK_COUNT3] = 1,
+    };
+
+    return op->run || op->bare ? length[op->form] : 0;
+}
+
+/* Note that some opcode reads a memo slot. */
+static void pk_note_slot(uint8_t *recalled, uint64_t number, uint64_t n_slots)
+{
+    if (number < n_slots)
+        recalled[number / 8] |= (uint8_t)(1u << number % 8);
+}
+
+/* Skip usual opcodes, as far as their bytes are in memory. */
+static void pk_skip(ckpt_pk_machine *m, const uint8_t *length, uint8_t *recalled, uint64_t *n_slots)
+{
+    const uint8_t *s = ckpt_pk_bytes(m), *end = m->bytes + (m->to - m->from);
+    uint64_t n = *n_slots;
+
+    while ((size_t)(end - s) >= PK_SHORT) {
+        if (*s == 0x94) {
+            n++;
+            s++;
+        } else if (*s == 'h') {
+            pk_note_slot(recalled, s[1], n);
+            s += 2;
+        } else if (*s == 'j') {
+            pk_note_slot(recalled,
+                         s[1] | (uint64_t)s[2] << 8 | (uint64_t)s[3] << 16 | (uint64_t)s[4] << 24,
+                         n);
+            s += 5;
+        } else if (length[*s] > 0) {
+            s += length[*s];
+        } else if (*s == 0x8C && s[1] <= end - s - 2) {
+            s += 2 + s[1];
+        } else {
+            break;
+        }
+    }
+    m->pos += (uint64_t)(s - ckpt_pk_bytes(m));
+    *n_slots = n;
+}
+
 /*
  * Decode the whole pickle without executing it, to find the memo slots that some opcode reads, and
  * their number.  It stops at the first error, because the execution will fail there too.  False:
  * the pickle numbers its slots explicitly.
  */
-static bool pk_look_ahead(const ckpt_pk_machine *from, uint8_t *recalled, uint64_t *n_slots)
+static bool pk_look_ahead(ckpt_pk_machine *m, uint8_t *recalled, uint64_t *n_slots)
 {
-    ckpt_pk_machine m = {.p = {.opts = from->p.opts}, .bytes = from->bytes, .n = from->n};
+    uint8_t length[256], code = 0;
     const ckpt_pk_op *op;
     ckpt_pk_arg a = {0};
-    uint8_t code = 0;
 
+    for (unsigned i = 0; i < 256; i++)
+        length[i] = strchr("pqrghj.", (int)i) ? 0 : pk_length(&ckpt_pk_ops[i]);
     *n_slots = 0;
-    while (code != '.' && pk_decode(&m, &op, &a) == CKPT_OK) {
-        code = m.bytes[m.p.at];
+    while (code != '.') {
+        if (m->bytes) // an empty file has none
+            pk_skip(m, length, recalled, n_slots);
+        if (pk_decode(m, &op, &a) != CKPT_OK)
+            break;
+        code = m->bytes[m->p.at - m->from];
         *n_slots += code == 0x94;
         if (code == 'p' || code == 'q' || code == 'r' || code == 'g')
             return false;
-        if ((code == 'h' || code == 'j') && a.number < *n_slots)
-            recalled[a.number / 8] |= (uint8_t)(1u << a.number % 8);
+        if (code == 'h' || code == 'j')
+            pk_note_slot(recalled, a.number, *n_slots);
     }
     return true;
+}
+
+/* Look ahead from the start, without a report of errors, and return to the start. */
+static bool pk_look(ckpt_pk_machine *m, uint8_t *recalled, uint64_t *n_slots)
+{
+    ckpt_err *err = m->p.err;
+    bool ok;
+
+    m->p.err = NULL;
+    ok = pk_look_ahead(m, recalled, n_slots);
+    m->p.err = err;
+    m->pos = m->p.at = 0;
+    if (m->window)
+        m->from = m->to = 0;
+    return ok;
 }
 
 /* Prepare opts.take (take.c).  Pickles with explicit memo numbers are read without it. */
@@ -247,7 +342,7 @@ static int pk_prepare_take(ckpt_pk_machine *m)
 
     if (!m->p.opts->take)
         return CKPT_OK;
-    if (recalled && !pk_look_ahead(m, recalled, &n_slots)) {
+    if (recalled && !pk_look(m, recalled, &n_slots)) {
         ckpt_free(recalled);
         return CKPT_OK;
     }
@@ -292,6 +387,7 @@ static void pk_end(ckpt_pk_machine *m)
     ckpt_vec_free(&m->memo);
     ckpt_vec_free(&m->marks);
     ckpt_free(m->recalled);
+    ckpt_free(m->window);
     ckpt_vec_free(&m->recording.step);
     ckpt_vec_free(&m->recording.literal);
 }
@@ -312,9 +408,9 @@ static uint64_t pk_arena_cap(const ckpt_arena *arena, uint64_t n)
 int ckpt_pickle_read(ckpt_pickle *out, ckpt_arena *arena, const uint8_t *bytes, uint64_t n,
                      const ckpt_pickle_opts *opts, ckpt_err *err)
 {
-    assert(out && arena && (bytes || n == 0));
+    assert(out && arena && (bytes || n == 0 || (opts && opts->fetch)));
     static const ckpt_pickle_opts none = {0};
-    ckpt_pk_machine m = {.bytes = bytes, .n = n};
+    ckpt_pk_machine m = {.bytes = bytes, .n = n, .to = bytes ? n : 0};
     int rc;
 
     *out = (ckpt_pickle){0};

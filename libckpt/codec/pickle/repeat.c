@@ -59,7 +59,7 @@ static bool prp_add(ckpt_pk_machine *m, ckpt_pk_step step)
         return false;
     step.from = (uint16_t)r->literal.n;
     step.n = (uint16_t)(fixed ? n : 0);
-    if (fixed && !ckpt_bytes_add(&r->literal, m->bytes + m->p.at, n))
+    if (fixed && !ckpt_bytes_add(&r->literal, m->bytes + (m->p.at - m->from), n))
         return false;
     if (step.kind == CKPT_PK_LITERAL && last && last->kind == CKPT_PK_LITERAL) {
         r->step.at[r->step.n - 1].n = (uint16_t)(last->n + n);
@@ -334,20 +334,28 @@ int ckpt_pk_repeat(ckpt_pk_machine *m)
     assert(m->recalled && m->stack.n > 0);
     const ckpt_value *cls = m->stack.at[m->stack.n - 1];
     ckpt_pk_name *name = &m->p.names.at[(cls->mark & CKPT_PK_NUMBER) - 1];
-    const uint8_t *from = m->bytes + m->pos, *end = NULL;
-    const ckpt_pk_pattern *p = name->pattern;
+    const uint8_t *end = NULL;
+    const ckpt_pk_pattern *p;
     int64_t number = 0;
 
     if (m->recording.on || m->p.opts->no_patterns)
         return CKPT_OK;
-    for (; p && !end; p = end ? p : p->next)
-        end = m->n - m->pos >= p->longest ? prp_match(m, p, from) : NULL;
-    if (!end || (m->frame_end != 0 && m->pos + (uint64_t)(end - from) > m->frame_end) ||
+    for (p = name->pattern; p; p = p->next) {
+        int rc = m->to - m->pos < p->longest ? ckpt_pk_fill(m, p->longest) : CKPT_OK;
+
+        if (rc != CKPT_OK)
+            return rc;
+        end = m->to - m->pos >= p->longest ? prp_match(m, p, ckpt_pk_bytes(m)) : NULL;
+        if (end)
+            break;
+    }
+    const uint64_t n = end ? (uint64_t)(end - ckpt_pk_bytes(m)) : 0;
+    if (!end || (m->frame_end != 0 && m->pos + n > m->frame_end) ||
         m->p.n_copies_left < p->n_charged || prp_recalled(m, m->n_memo, p->n_memo) ||
         !m->p.opts->take(m->p.opts->ctx, p->object, &number)) {
         prp_begin(m, name);
         return CKPT_OK;
     }
-    m->pos += (uint64_t)(end - from);
+    m->pos += n;
     return prp_push(m, p, number);
 }

@@ -307,6 +307,79 @@ static void other_forms(void **state)
     assert_int_equal(BOTH(SLOTS TWO "h\0)\x81\x94}\x94(h\2"), CKPT_EFORMAT);
 }
 
+/* ---- bytes that the caller fetches ---- */
+
+static int fetch(void *ctx, void *to, uint64_t n, uint64_t at, ckpt_err *err)
+{
+    const ckpt_bytes *b = ctx;
+
+    if (at + n > b->n || at > b->n)
+        return ckpt_fail(err, CKPT_EIO, "byte %llu is lost", (unsigned long long)b->n);
+    memcpy(to, b->at + at, (size_t)n);
+    return CKPT_OK;
+}
+
+/* Read n bytes, fetched or in memory; returns what was read, or the error. */
+static ckpt_bytes read_fetched(ckpt_bytes *from, size_t n, bool fetched, bool takes)
+{
+    ckpt_bytes told = {0};
+    const ckpt_pickle_opts opts = {.name = "test",
+                                   .take = takes ? take_text : NULL,
+                                   .ctx = &told,
+                                   .fetch = fetched ? fetch : NULL,
+                                   .fetch_ctx = from};
+    ckpt_arena *arena = ckpt_arena_new(0);
+    ckpt_err err = {0};
+    ckpt_pickle p;
+
+    if (ckpt_pickle_read(&p, arena, fetched ? NULL : from->at, n, &opts, &err) == CKPT_OK)
+        describe(&told, p.root);
+    assert_true(ckpt_bytes_printf(&told, "%s", err.text));
+    assert_true(ckpt_bytes_add(&told, "", 1));
+    ckpt_pickle_free(&p);
+    ckpt_arena_free(arena);
+    return told;
+}
+
+/* Lines and texts longer than the window, with objects around them, whole and cut off. */
+static void fetched_in_parts(void **state)
+{
+    enum { N = 20000, LONG = 700000 };
+    static const char head[] = SLOTS, one[] = FORM(SIZE("M\1\2"), "\x8C\3xyz\x94");
+    ckpt_bytes b = {0};
+
+    (void)state;
+    assert_true(ckpt_bytes_add(&b, head, sizeof head - 1));
+    for (int i = 0; i < N; i++) {
+        assert_true(ckpt_bytes_add(&b, one, sizeof one - 1));
+        if (i % 100 == 0)
+            assert_true(ckpt_bytes_add(&b, "cm\nC\nF2.5\n", 10));
+        if (i == N / 2) {
+            assert_true(ckpt_bytes_add(&b, "X\x60\xAE\x0A\0", 5)); // LONG bytes
+            assert_true(ckpt_bytes_add(&b, NULL, LONG));
+            assert_true(ckpt_bytes_add(&b, "V", 1));
+            for (int k = 0; k < LONG; k++)
+                assert_true(ckpt_bytes_add(&b, "v", 1));
+            assert_true(ckpt_bytes_add(&b, "\n", 1));
+        }
+    }
+    assert_true(ckpt_bytes_add(&b, "l.", 2));
+    for (int i = 0; i < 8; i++) {
+        const size_t n = i < 2 ? b.n : b.n / 8 * (size_t)i - 1;
+        ckpt_bytes x = read_fetched(&b, n, true, i % 2 == 0);
+        ckpt_bytes y = read_fetched(&b, n, false, i % 2 == 0);
+
+        assert_int_equal(x.n, y.n);
+        assert_memory_equal(x.at, y.at, x.n);
+        ckpt_vec_free(&x);
+        ckpt_vec_free(&y);
+    }
+    ckpt_bytes x = read_fetched(&b, b.n + 1, true, true);
+    assert_non_null(strstr((const char *)x.at, "is lost"));
+    ckpt_vec_free(&x);
+    ckpt_vec_free(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -314,7 +387,7 @@ int main(void)
         cmocka_unit_test(older_containers_stay), cmocka_unit_test(names_and_states_stay),
         cmocka_unit_test(numbered_slots),        cmocka_unit_test(repeated_numbers),
         cmocka_unit_test(repeated_texts),        cmocka_unit_test(keys_do_not_change),
-        cmocka_unit_test(other_forms),
+        cmocka_unit_test(other_forms),           cmocka_unit_test(fetched_in_parts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
