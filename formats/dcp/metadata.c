@@ -193,8 +193,16 @@ static int dmd_entries_read(dmd_reader *r, const ckpt_value *storage)
     if (!storage || storage->kind != CKPT_V_DICT)
         return dmd_fail(
             r, "storage_data is missing, so the location of the tensors' bytes is unknown", NULL);
-    for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++)
-        rc = dmd_add_entry(r, map.at[i].key, map.at[i].value);
+    for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++) {
+        const ckpt_value *key = map.at[i].key;
+        const uint64_t n = ckpt_dcp_n_parts(key);
+
+        for (uint64_t k = 0; rc == CKPT_OK && k < n; k += 2) {
+            const ckpt_value index = ckpt_dcp_nth_part(key, k);
+            const ckpt_value info = n > 1 ? ckpt_dcp_nth_part(key, k + 1) : *map.at[i].value;
+            rc = dmd_add_entry(r, &index, &info);
+        }
+    }
     return rc;
 }
 
@@ -361,8 +369,14 @@ static int dmd_tensor(dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
     if (rc == CKPT_OK && item->dtype == CKPT_F4 &&
         (item->ndim == 0 || item->shape[item->ndim - 1] > UINT64_MAX / 2))
         rc = dmd_fail(r, "a size that pairs of F4 cannot have", &item->name);
-    for (uint64_t i = 0; rc == CKPT_OK && i < chunks.n; i++)
-        rc = dmd_chunk(r, item, name, chunks.at[i]);
+    for (uint64_t i = 0; rc == CKPT_OK && i < chunks.n; i++) {
+        const uint64_t n = ckpt_dcp_n_parts(chunks.at[i]);
+
+        for (uint64_t k = 0; rc == CKPT_OK && k < n; k++) {
+            const ckpt_value box = ckpt_dcp_nth_part(chunks.at[i], k);
+            rc = dmd_chunk(r, item, name, &box);
+        }
+    }
     if (rc == CKPT_OK && !dmd_unpair(r, item, &item->shape))
         rc = ckpt_fail_memory(r->err);
     return rc;

@@ -66,10 +66,15 @@ uint32_t ckpt_dcp_text(const ckpt_dcp_parts *parts, const ckpt_text *text)
     return ckpt_index_find(&parts->by_text, dpr_hash(text), dpr_same_text, parts, text);
 }
 
-/* The number of a text, entered if new; CKPT_INDEX_NONE: no memory. */
-static uint32_t dpr_enter(ckpt_dcp_parts *parts, const ckpt_text *text)
+/*
+ * The number of a text, entered if new; CKPT_INDEX_NONE: no memory.  guess: number of a text that
+ * may be the same
+ */
+static uint32_t dpr_enter(ckpt_dcp_parts *parts, const ckpt_text *text, uint32_t guess)
 {
-    uint32_t at = ckpt_dcp_text(parts, text);
+    uint32_t at = guess < parts->text.n && dpr_same_text(parts, guess, text)
+                      ? guess
+                      : ckpt_dcp_text(parts, text);
     ckpt_text *to;
 
     if (at != CKPT_INDEX_NONE)
@@ -107,7 +112,7 @@ static bool dpr_key(ckpt_dcp_parts *parts, const ckpt_value *name, const ckpt_va
         return false;
     to->kind = CKPT_DCP_KEY;
     to->n = (uint8_t)n;
-    to->text = dpr_enter(parts, &name->as.text);
+    to->text = parts->last_name = dpr_enter(parts, &name->as.text, parts->last_name + 1);
     return to->text != CKPT_INDEX_NONE;
 }
 
@@ -123,7 +128,7 @@ static bool dpr_info(ckpt_dcp_parts *parts, const ckpt_object *o, const ckpt_val
         ckpt_value_seq(ckpt_dcp_attr(o, "transform_descriptors")).n > 0)
         return false;
     to->kind = CKPT_DCP_INFO;
-    to->text = dpr_enter(parts, &file->as.text);
+    to->text = parts->last_file = dpr_enter(parts, &file->as.text, parts->last_file);
     return to->text != CKPT_INDEX_NONE;
 }
 
@@ -171,6 +176,22 @@ const ckpt_dcp_part *ckpt_dcp_part_of(ckpt_dcp_parts *parts, const ckpt_value *v
     else if (v->kind == CKPT_V_OBJECT && ckpt_dcp_take(parts, v->as.object, &number))
         part = &parts->part.at[number];
     return part && part->kind == kind ? part : NULL;
+}
+
+uint64_t ckpt_dcp_n_parts(const ckpt_value *v)
+{
+    return v->kind == CKPT_V_INT && v->state && v->as.taken.n > 0 ? v->as.taken.n : 1;
+}
+
+ckpt_value ckpt_dcp_nth_part(const ckpt_value *v, uint64_t i)
+{
+    ckpt_value one = *v;
+
+    if (i < ckpt_dcp_n_parts(v) && ckpt_dcp_n_parts(v) > 1) {
+        one.as.taken.first += (int64_t)i;
+        one.as.taken.n = 0;
+    }
+    return one;
 }
 
 void ckpt_dcp_parts_free(ckpt_dcp_parts *parts)

@@ -41,6 +41,8 @@ typedef struct ckpt_dcp_parts {
     ckpt_dcp_part_list part;
     ckpt_dcp_texts text; /* unique */
     ckpt_index by_text;
+    /* the last name and the last file: names often follow in the same order, files repeat */
+    uint32_t last_name, last_file;
 } ckpt_dcp_parts;
 
 /* An attribute of an object, from the state given to BUILD; NULL if it is absent or None. */
@@ -59,6 +61,13 @@ bool ckpt_dcp_take(void *ctx, const ckpt_object *o, int64_t *number);
 /* The part for a value, converted now if needed; NULL if it is not a valid part of this kind. */
 const ckpt_dcp_part *ckpt_dcp_part_of(ckpt_dcp_parts *parts, const ckpt_value *v,
                                       ckpt_dcp_part_kind kind);
+
+/*
+ * The number of values that stand in one value of the pickle: several if it is several parts, else
+ * one; and each of them, a copy.
+ */
+uint64_t ckpt_dcp_n_parts(const ckpt_value *v);
+ckpt_value ckpt_dcp_nth_part(const ckpt_value *v, uint64_t i);
 
 /* Free the lists, and the scratch arena; the kept one is the caller's. */
 void ckpt_dcp_parts_free(ckpt_dcp_parts *parts);

@@ -117,6 +117,11 @@ struct ckpt_value {
     ckpt_value *state; /* ODICT and other containers that got a BUILD; or NULL */
     union {
         int64_t i;
+        /* several objects that the reader's caller took over (ckpt_pickle_opts.take) */
+        struct {
+            int64_t first;
+            uint64_t n;
+        } taken;
         double f;
         ckpt_text text;
         ckpt_seq seq;

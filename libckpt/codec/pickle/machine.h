@@ -114,6 +114,12 @@ void ckpt_pk_take_changed(ckpt_pk_machine *m, const ckpt_value *v);
 void ckpt_pk_take_object(ckpt_pk_machine *m, ckpt_value *v);
 
 /*
+ * Join the items that a container gets to one value, if they are objects that the caller took over
+ * and their numbers are consecutive; `items` is changed in place.
+ */
+int ckpt_pk_take_items(ckpt_pk_machine *m, ckpt_seq *items, bool are_pairs);
+
+/*
  * Read an object of the class on top of the stack by a pattern, and offer it to opts.take; if there
  * is no such pattern, begin to record the opcodes that follow.
  */

@@ -464,6 +464,8 @@ static int op_appends(ckpt_pk_machine *m)
     ckpt_seq items;
     int rc = ckpt_pk_take(m, &items);
 
+    if (rc == CKPT_OK)
+        rc = ckpt_pk_take_items(m, &items, false);
     return rc == CKPT_OK ? po_append(m, CKPT_V_LIST, items) : rc;
 }
 
@@ -515,6 +517,8 @@ static int op_setitems(ckpt_pk_machine *m)
     ckpt_seq items;
     int rc = ckpt_pk_take(m, &items);
 
+    if (rc == CKPT_OK && items.n % 2 == 0)
+        rc = ckpt_pk_take_items(m, &items, true);
     return rc == CKPT_OK ? po_set_pairs(m, items) : rc;
 }
 

@@ -25,6 +25,10 @@ typedef struct ckpt_pickle_opts {
      * `state`, a combination that no pickle can make, and its parts are freed unless another value
      * refers to them.  Therefore a pickle of a million objects needs no memory for their parts.
      * Such objects are not compared as keys of a dict.
+     *
+     * If all items that a list or dict gets at a time are such objects, and their numbers are
+     * consecutive, they become one INT: as.taken has the first number and their count, at least 2.
+     * In a dict that INT is the key, and keys and values alternate; the pair's value is None.
      */
     bool (*take)(void *ctx, const ckpt_object *o, int64_t *number);
     void *ctx;

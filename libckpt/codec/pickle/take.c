@@ -70,5 +70,44 @@ void ckpt_pk_take_object(ckpt_pk_machine *m, ckpt_value *v)
     v->kind = CKPT_V_INT;
     v->mark = 0;
     v->state = cls;
-    v->as.i = number;
+    v->as.taken.first = number;
+    v->as.taken.n = 0;
+}
+
+/* True if all items are objects that the caller took over, with consecutive numbers. */
+static bool ptk_are_taken(const ckpt_seq *items)
+{
+    for (uint64_t i = 0; i < items->n; i++) {
+        const ckpt_value *v = items->at[i];
+
+        if (v->kind != CKPT_V_INT || !v->state || v->as.taken.n > 0 ||
+            (uint64_t)v->as.i != (uint64_t)items->at[0]->as.i + i)
+            return false;
+    }
+    return items->n >= 2;
+}
+
+int ckpt_pk_take_items(ckpt_pk_machine *m, ckpt_seq *items, bool are_pairs)
+{
+    ckpt_value *v, *cls;
+    int64_t first;
+
+    if (!m->recalled || !ptk_are_taken(items))
+        return CKPT_OK;
+    first = items->at[0]->as.i;
+    cls = items->at[0]->state;
+    if (m->n_kept != m->p.names.n + m->p.out->storages.n)
+        ptk_keep(m);
+    // the first item is the oldest value above the MARK; if it is older, a memo slot keeps it
+    (void)ckpt_arena_rewind(m->p.arena, items->at[0], m->kept);
+    v = ckpt_pk_node(&m->p, CKPT_V_INT);
+    if (!v)
+        return CKPT_ELIMIT;
+    v->state = cls;
+    v->as.taken.first = first;
+    v->as.taken.n = items->n;
+    items->at[0] = v;
+    items->at[1] = m->p.none;
+    items->n = are_pairs ? 2 : 1;
+    return CKPT_OK;
 }

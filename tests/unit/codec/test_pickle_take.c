@@ -48,7 +48,16 @@ static void done(taken *t)
 
 #define READ(text) read_taken(text, sizeof(text) - 1, 0, true)
 
-/* Bytes of memory for an object: a node and its place in the list, not what it was made of. */
+/* True for objects that were taken over, from number `first` on; n 0: a single one. */
+static void is_taken(const ckpt_value *v, int64_t first, uint64_t n)
+{
+    assert_int_equal(v->kind, CKPT_V_INT);
+    assert_int_equal(v->as.taken.first, first);
+    assert_int_equal(v->as.taken.n, n);
+    assert_true(ckpt_value_is_global(v->state, "m", "C"));
+}
+
+/* Bytes of memory for an object: a node, until the list gets it, not what it was made of. */
 static void many_take_little(void **state)
 {
     enum { N = 20000, LIMIT = N * 100 };
@@ -64,14 +73,8 @@ static void many_take_little(void **state)
     t = read_taken(b.at, b.n, LIMIT, true);
     assert_int_equal(t.rc, CKPT_OK);
     assert_int_equal(t.n, N);
-    assert_int_equal(t.p.root->as.seq.n, N);
-    for (int i = 0; i < N; i++) {
-        const ckpt_value *v = t.p.root->as.seq.at[i];
-
-        assert_int_equal(v->kind, CKPT_V_INT);
-        assert_int_equal(v->as.i, i);
-        assert_true(ckpt_value_is_global(v->state, "m", "C"));
-    }
+    assert_int_equal(t.p.root->as.seq.n, 1);
+    is_taken(t.p.root->as.seq.at[0], 0, N);
     done(&t);
     t = read_taken(b.at, b.n, LIMIT, false);
     assert_int_equal(t.rc, CKPT_ELIMIT);
@@ -150,6 +153,43 @@ static void numbered_slots(void **state)
     assert_int_equal(t.n, 0);
     assert_int_equal(t.p.root->as.seq.at[0]->kind, CKPT_V_OBJECT);
     is_pair(t.p.root->as.seq.at[5]);
+    done(&t);
+}
+
+/* Items join only if all of them were taken over, one after the other. */
+static void items_join(void **state)
+{
+    taken t = READ("\x80\4" CLASS "0]\x94(" OBJECT STATE "b" OBJECT STATE "be(" OBJECT STATE
+                   "b" OBJECT STATE "b" OBJECT STATE "be" OBJECT STATE "ba.");
+    const ckpt_value *root = t.p.root;
+
+    (void)state;
+    assert_int_equal(root->as.seq.n, 3);
+    is_taken(root->as.seq.at[0], 0, 2);
+    is_taken(root->as.seq.at[1], 2, 3);
+    is_taken(root->as.seq.at[2], 5, 0);
+    done(&t);
+    t = READ("\x80\4" CLASS "0}(" OBJECT STATE "b" OBJECT STATE "b" OBJECT STATE "bK\7u.");
+    root = t.p.root;
+    assert_int_equal(root->as.map.n, 2);
+    is_taken(root->as.map.at[0].key, 0, 0);
+    is_taken(root->as.map.at[0].value, 1, 0);
+    is_taken(root->as.map.at[1].key, 2, 0);
+    done(&t);
+    t = READ("\x80\4" CLASS "0}(" OBJECT STATE "b" OBJECT STATE "b" OBJECT STATE "b" OBJECT STATE
+             "bu.");
+    root = t.p.root;
+    assert_int_equal(root->as.map.n, 1);
+    is_taken(root->as.map.at[0].key, 0, 4);
+    done(&t);
+    // slot 1 is the first object, which stands alone, in a list with the second one, and twice
+    t = READ("\x80\4" CLASS "0(" OBJECT "\x94" STATE "b](h\1" OBJECT STATE "be" FILL "h\1](h\1h\1e"
+             "t.");
+    root = t.p.root;
+    is_taken(root->as.seq.at[0], 0, 0);
+    is_taken(root->as.seq.at[1]->as.seq.at[0], 0, 2);
+    is_taken(root->as.seq.at[6], 0, 0);
+    assert_int_equal(root->as.seq.at[7]->as.seq.n, 2);
     done(&t);
 }
 
@@ -385,9 +425,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_take_little),      cmocka_unit_test(remembered_stays),
         cmocka_unit_test(older_containers_stay), cmocka_unit_test(names_and_states_stay),
-        cmocka_unit_test(numbered_slots),        cmocka_unit_test(repeated_numbers),
-        cmocka_unit_test(repeated_texts),        cmocka_unit_test(keys_do_not_change),
-        cmocka_unit_test(other_forms),           cmocka_unit_test(fetched_in_parts),
+        cmocka_unit_test(numbered_slots),        cmocka_unit_test(items_join),
+        cmocka_unit_test(repeated_numbers),      cmocka_unit_test(repeated_texts),
+        cmocka_unit_test(keys_do_not_change),    cmocka_unit_test(other_forms),
+        cmocka_unit_test(fetched_in_parts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
