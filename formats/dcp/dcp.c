@@ -235,7 +235,7 @@ static bool dcp_box(ckpt_source *s, ckpt_extent *e, const ckpt_dcp_item *item,
                     const ckpt_dcp_chunk *c, ckpt_arena *arena)
 {
     ckpt_dcp_inner *inner = ckpt_arena_array(arena, 1, sizeof *inner);
-    ckpt_axis *axis = ckpt_arena_array(arena, item->ndim + 1, sizeof *axis);
+    ckpt_axis *axis = ckpt_arena_array(arena, item->ndim > 0 ? item->ndim : 1, sizeof *axis);
     uint64_t n = 1;
 
     if (!inner || !axis)
@@ -348,6 +348,7 @@ static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_r
     ckpt_extent *extent = ckpt_alloc((item->n + 1) * sizeof *extent);
     ckpt_tensor *t;
     uint32_t n = 0;
+    bool sorted = true; // most writers list chunks by position
     int rc = extent && name ? CKPT_OK : ckpt_fail_memory(r->err);
 
     if (rc == CKPT_OK)
@@ -356,8 +357,10 @@ static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_r
         const ckpt_dcp_chunk *c = &r->meta.chunk.at[item->first + i];
         if (!ckpt_dcp_is_empty(item, c))
             rc = dcp_source(r, item, c, &extent[n++]);
+        sorted =
+            sorted && (rc != CKPT_OK || n < 2 || dcp_order(&extent[n - 2], &extent[n - 1]) < 0);
     }
-    if (rc == CKPT_OK && n > 1)
+    if (rc == CKPT_OK && !sorted)
         qsort(extent, n, sizeof *extent, dcp_order);
     if (rc == CKPT_OK)
         rc = dcp_back(r, t, extent, n);

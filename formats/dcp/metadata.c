@@ -40,6 +40,8 @@ typedef struct dmd_entry {
 
 CKPT_VEC(dmd_entries, dmd_entry);
 
+CKPT_VEC(dmd_numbers, uint32_t);
+
 typedef struct dmd_reader {
     ckpt_dcp_metadata *out;
     ckpt_arena *arena;
@@ -49,6 +51,7 @@ typedef struct dmd_reader {
     ckpt_dcp_parts parts;
     dmd_entries entry;
     ckpt_index by_key;  /* index of entry */
+    dmd_numbers before; /* the entries of the last tensor's chunks */
     ckpt_index by_file; /* index of out->file */
     ckpt_err *err;
 } dmd_reader;
@@ -240,11 +243,32 @@ static int dmd_apart(dmd_reader *r)
     return rc;
 }
 
-/* Find the entry of a chunk, or of an object (n is 0). */
-static int dmd_find(dmd_reader *r, const ckpt_text *name, const dmd_key *key, ckpt_dcp_place *out)
+/*
+ * The entry with a key, or CKPT_INDEX_NONE.  Each rank lists its tensors in the same order, so the
+ * entry of chunk i is often the one after that of chunk i of the tensor before.
+ */
+static uint32_t dmd_look_up(dmd_reader *r, const dmd_key *key, size_t i)
+{
+    uint32_t *before = NULL, at;
+
+    while (i >= r->before.n && (before = ckpt_vec_push(&r->before)))
+        *before = CKPT_INDEX_NONE;
+    before = i < r->before.n ? &r->before.at[i] : NULL;
+    at = before && *before != CKPT_INDEX_NONE ? *before + 1 : CKPT_INDEX_NONE;
+    if (at >= r->entry.n || !dmd_same_key(r, at, key))
+        at = ckpt_index_find(&r->by_key, dmd_hash(key), dmd_same_key, r, key);
+    if (before)
+        *before = at;
+    return at;
+}
+
+/* Find the entry of chunk i of an item, or of an object (n is 0). */
+static int dmd_find(dmd_reader *r, const ckpt_dcp_item *item, const dmd_key *key,
+                    ckpt_dcp_place *out)
 {
     assert(key && out && key->n <= CKPT_MAX_DIM);
-    uint32_t at = ckpt_index_find(&r->by_key, dmd_hash(key), dmd_same_key, r, key);
+    const ckpt_text *name = &item->name;
+    uint32_t at = dmd_look_up(r, key, item->n);
 
     if (key->name == CKPT_INDEX_NONE || at == CKPT_INDEX_NONE)
         return ckpt_fail(r->err, CKPT_EMISMATCH,
@@ -345,8 +369,8 @@ static int dmd_chunk(dmd_reader *r, ckpt_dcp_item *item, uint32_t name, const ck
     c.count = box->as.box.count;
     rc = dmd_inside(r, item, &c);
     if (rc == CKPT_OK)
-        rc = dmd_find(r, &item->name,
-                      &(dmd_key){name, c.start, item->ndim, ckpt_dcp_is_empty(item, &c)}, &c.place);
+        rc = dmd_find(r, item, &(dmd_key){name, c.start, item->ndim, ckpt_dcp_is_empty(item, &c)},
+                      &c.place);
     if (rc != CKPT_OK)
         return rc;
     to = ckpt_vec_push(&r->out->chunk);
@@ -387,7 +411,7 @@ static int dmd_bytes(dmd_reader *r, ckpt_dcp_item *item)
 {
     ckpt_dcp_chunk c = {0}, *to;
     const dmd_key key = {.name = ckpt_dcp_text(&r->parts, &item->name)};
-    int rc = dmd_find(r, &item->name, &key, &c.place);
+    int rc = dmd_find(r, item, &key, &c.place);
 
     if (rc != CKPT_OK)
         return rc;
@@ -621,6 +645,7 @@ int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char
     ckpt_pickle_free(&pickle);
     ckpt_vec_free(&r.entry);
     ckpt_index_free(&r.by_key);
+    ckpt_vec_free(&r.before);
     ckpt_index_free(&r.by_file);
     ckpt_arena_free(scratch);
     ckpt_dcp_parts_free(&r.parts);

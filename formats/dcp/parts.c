@@ -8,6 +8,18 @@
 #include "formats/dcp/parts.h"
 #include "libckpt/map/map.h"
 
+/* The attributes of parts. */
+enum {
+    DPR_OFFSETS,
+    DPR_SIZES,
+    DPR_FQN,
+    DPR_OFFSET,
+    DPR_FILE,
+    DPR_LENGTH,
+    DPR_TRANSFORMS,
+    DPR_ATTRS
+};
+
 /* ---- attributes ---- */
 
 const ckpt_value *ckpt_dcp_attr(const ckpt_object *o, const char *name)
@@ -120,31 +132,56 @@ static bool dpr_key(ckpt_dcp_parts *parts, const ckpt_value *name, const ckpt_va
  * Read a _StorageInfo; false if it has transforms, because these change an entry's bytes: the entry
  * is then not a torch archive.
  */
-static bool dpr_info(ckpt_dcp_parts *parts, const ckpt_object *o, const ckpt_value *file,
-                     ckpt_dcp_part *to)
+static bool dpr_info(ckpt_dcp_parts *parts, const ckpt_value *const *attr, ckpt_dcp_part *to)
 {
-    if (file->kind != CKPT_V_STR || !dpr_number(ckpt_dcp_attr(o, "offset"), &to->as.bytes.at) ||
-        !dpr_number(ckpt_dcp_attr(o, "length"), &to->as.bytes.n) ||
-        ckpt_value_seq(ckpt_dcp_attr(o, "transform_descriptors")).n > 0)
+    const ckpt_value *file = attr[DPR_FILE];
+
+    if (file->kind != CKPT_V_STR || !dpr_number(attr[DPR_OFFSET], &to->as.bytes.at) ||
+        !dpr_number(attr[DPR_LENGTH], &to->as.bytes.n) ||
+        ckpt_value_seq(attr[DPR_TRANSFORMS]).n > 0)
         return false;
     to->kind = CKPT_DCP_INFO;
     to->text = parts->last_file = dpr_enter(parts, &file->as.text, parts->last_file);
     return to->text != CKPT_INDEX_NONE;
 }
 
+/* Find the known attributes of an object in one pass; those that are absent or None are NULL. */
+static void dpr_attrs(const ckpt_value **attr, const ckpt_object *o)
+{
+    static const ckpt_text name[DPR_ATTRS] = {
+        [DPR_OFFSETS] = {"offsets", 7},
+        [DPR_SIZES] = {"sizes", 5},
+        [DPR_FQN] = {"fqn", 3},
+        [DPR_OFFSET] = {"offset", 6},
+        [DPR_FILE] = {"relative_path", 13},
+        [DPR_LENGTH] = {"length", 6},
+        [DPR_TRANSFORMS] = {"transform_descriptors", 21},
+    };
+    const ckpt_dict map = o->state ? ckpt_value_map(o->state) : (ckpt_dict){0};
+
+    for (uint64_t i = 0; i < map.n; i++) {
+        const ckpt_value *key = map.at[i].key, *value = map.at[i].value;
+
+        for (unsigned k = 0; k < DPR_ATTRS && value->kind != CKPT_V_NONE; k++) {
+            if (key->kind == CKPT_V_STR && key->as.text.n == name[k].n &&
+                memcmp(key->as.text.at, name[k].at, (size_t)name[k].n) == 0)
+                attr[k] = value;
+        }
+    }
+}
+
 /* Read an object as the kind of part that matches its attributes. */
 static bool dpr_read(ckpt_dcp_parts *parts, const ckpt_object *o, ckpt_dcp_part *to)
 {
-    const ckpt_value *offsets = ckpt_dcp_attr(o, "offsets"), *name, *file;
+    const ckpt_value *attr[DPR_ATTRS] = {NULL};
 
+    dpr_attrs(attr, o);
     *to = (ckpt_dcp_part){0};
-    if (offsets)
-        return dpr_box(parts, offsets, ckpt_dcp_attr(o, "sizes"), to);
-    name = ckpt_dcp_attr(o, "fqn");
-    if (name)
-        return dpr_key(parts, name, ckpt_dcp_attr(o, "offset"), to);
-    file = ckpt_dcp_attr(o, "relative_path");
-    return file && dpr_info(parts, o, file, to);
+    if (attr[DPR_OFFSETS])
+        return dpr_box(parts, attr[DPR_OFFSETS], attr[DPR_SIZES], to);
+    if (attr[DPR_FQN])
+        return dpr_key(parts, attr[DPR_FQN], attr[DPR_OFFSET], to);
+    return attr[DPR_FILE] && dpr_info(parts, attr, to);
 }
 
 bool ckpt_dcp_take(void *ctx, const ckpt_object *o, int64_t *number)
