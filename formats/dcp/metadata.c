@@ -218,21 +218,31 @@ static int dmd_by_place(const void *pa, const void *pb)
     return (a->at > b->at) - (a->at < b->at);
 }
 
+/* True if b is in a later file than a, or later in the same one, without an overlap. */
+static bool dmd_after(const dmd_entry *a, const dmd_entry *b)
+{
+    return a->file < b->file || (a->file == b->file && a->at <= b->at && b->at - a->at >= a->n);
+}
+
 /* Check that entries of a file do not overlap. */
 static int dmd_apart(dmd_reader *r)
 {
-    ckpt_dcp_place *place = ckpt_alloc((r->entry.n + 1) * sizeof *place);
-    int rc = place ? CKPT_OK : ckpt_fail_memory(r->err);
-    bool sorted = true; // most writers list entries by position
+    ckpt_dcp_place *place;
+    size_t i = 1;
+    int rc = CKPT_OK;
 
-    for (size_t i = 0; place && i < r->entry.n; i++) {
-        const dmd_entry *e = &r->entry.at[i];
-        place[i] = (ckpt_dcp_place){e->file, e->at, e->n};
-        sorted = sorted && (i == 0 || dmd_by_place(&place[i - 1], &place[i]) <= 0);
-    }
-    if (place && !sorted)
-        qsort(place, r->entry.n, sizeof *place, dmd_by_place);
-    for (size_t i = 1; rc == CKPT_OK && i < r->entry.n; i++) {
+    // most writers list entries by position
+    while (i < r->entry.n && dmd_after(&r->entry.at[i - 1], &r->entry.at[i]))
+        i++;
+    if (i >= r->entry.n)
+        return CKPT_OK;
+    place = ckpt_alloc(r->entry.n * sizeof *place);
+    if (!place)
+        return ckpt_fail_memory(r->err);
+    for (i = 0; i < r->entry.n; i++)
+        place[i] = (ckpt_dcp_place){r->entry.at[i].file, r->entry.at[i].at, r->entry.at[i].n};
+    qsort(place, r->entry.n, sizeof *place, dmd_by_place);
+    for (i = 1; rc == CKPT_OK && i < r->entry.n; i++) {
         const ckpt_dcp_place *a = &place[i - 1], *b = &place[i];
         if (a->file == b->file && b->at - a->at < a->n)
             rc = ckpt_fail(r->err, CKPT_EMISMATCH,

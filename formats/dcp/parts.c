@@ -57,6 +57,29 @@ bool ckpt_dcp_numbers(ckpt_arena *arena, const ckpt_value *v, const uint64_t **o
     return at != NULL;
 }
 
+/*
+ * Read numbers into an arena, or share those of the part before: most chunks of a tensor have equal
+ * sizes, and tensors of one shape have equal offsets.
+ */
+static bool dpr_numbers(ckpt_arena *arena, const ckpt_value *v, ckpt_dcp_numbers_of *last,
+                        const uint64_t **out, uint32_t *n)
+{
+    ckpt_seq s = ckpt_value_seq(v);
+    bool same = last->at && v && s.n == last->n && (v->kind == CKPT_V_SIZE);
+
+    for (uint64_t i = 0; same && i < s.n; i++) {
+        const ckpt_value *item = s.at[i];
+        same = item->kind == CKPT_V_INT && !item->state && (uint64_t)item->as.i == last->at[i];
+    }
+    if (!same) {
+        if (!ckpt_dcp_numbers(arena, v, &last->at, &last->n))
+            return false;
+    }
+    *out = last->at;
+    *n = last->n;
+    return true;
+}
+
 /* ---- texts ---- */
 
 static bool dpr_same_text(const void *ctx, uint32_t number, const void *key)
@@ -107,7 +130,8 @@ static bool dpr_box(ckpt_dcp_parts *parts, const ckpt_value *offsets, const ckpt
     uint32_t n_start, n_count;
 
     if (!ckpt_dcp_numbers(parts->kept, offsets, &to->as.box.start, &n_start) ||
-        !ckpt_dcp_numbers(parts->kept, sizes, &to->as.box.count, &n_count) || n_start != n_count)
+        !dpr_numbers(parts->kept, sizes, &parts->last_sizes, &to->as.box.count, &n_count) ||
+        n_start != n_count)
         return false;
     to->kind = CKPT_DCP_BOX;
     to->n = (uint8_t)n_start;
@@ -120,7 +144,8 @@ static bool dpr_key(ckpt_dcp_parts *parts, const ckpt_value *name, const ckpt_va
     uint32_t n = 0;
 
     if (name->kind != CKPT_V_STR ||
-        (offset && !ckpt_dcp_numbers(parts->scratch, offset, &to->as.box.start, &n)))
+        (offset &&
+         !dpr_numbers(parts->scratch, offset, &parts->last_offset, &to->as.box.start, &n)))
         return false;
     to->kind = CKPT_DCP_KEY;
     to->n = (uint8_t)n;

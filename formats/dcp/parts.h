@@ -35,6 +35,12 @@ typedef struct ckpt_dcp_part {
 CKPT_VEC(ckpt_dcp_part_list, ckpt_dcp_part);
 CKPT_VEC(ckpt_dcp_texts, ckpt_text);
 
+/* Numbers of a part that later parts may share; at NULL: none yet. */
+typedef struct ckpt_dcp_numbers_of {
+    const uint64_t *at;
+    uint32_t n;
+} ckpt_dcp_numbers_of;
+
 typedef struct ckpt_dcp_parts {
     ckpt_arena *kept;    /* for boxes and texts */
     ckpt_arena *scratch; /* for the offsets of KEYs */
@@ -43,6 +49,7 @@ typedef struct ckpt_dcp_parts {
     ckpt_index by_text;
     /* the last name and the last file: names often follow in the same order, files repeat */
     uint32_t last_name, last_file;
+    ckpt_dcp_numbers_of last_sizes, last_offset; /* of the last BOX and KEY */
 } ckpt_dcp_parts;
 
 /* An attribute of an object, from the state given to BUILD; NULL if it is absent or None. */
