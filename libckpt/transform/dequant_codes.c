@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dequant_codes.c: decodes weights of codes of 4 bits, which stand for 16 numbers, with a factor for
- * each block of elements; and bitsandbytes' rows of 8 bits.
+ * dequant_codes.c: decodes weights of codes of 4 bits, which stand for 16 numbers, with a factor
+ * for each block of elements; and bitsandbytes' rows of 8 bits.
  *
  *    bitsandbytes 0.50 (functional.py)
  *      4 bits  X, two codes in a byte, the first in its upper half, elements of the flattened

@@ -59,10 +59,10 @@ static int qsc_unknown(const qsc_reader *r, const char *what, const char *name)
 {
     return ckpt_fail(
         r->err, CKPT_EUNSUPPORTED,
-        "%s: quantization_config: %s '%.100s' cannot be dequantized here (fp8, "
-        "fbgemm_fp8, mxfp4, gptq, awq, auto-round, bitsandbytes and compressed-tensors' "
-        "float-quantized, naive-quantized, int-quantized and pack-quantized can): "
-        "convert without a change to pass the weights on as they are",
+        "%s: quantization_config: %s '%.100s' cannot be dequantized here (fp8, fbgemm_fp8, mxfp4, "
+        "gptq, awq, auto-round, bitsandbytes, modelopt's NVFP4 and compressed-tensors' float-, "
+        "naive-, int-, pack-, nvfp4-pack- and mxfp4-pack-quantized can): convert without a change "
+        "to pass the weights on as they are",
         r->path, what, name);
 }
 

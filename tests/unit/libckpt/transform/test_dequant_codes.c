@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_dequant_codes.c: weights of 4 and 8 bits against their formulas, one element at a time, read in pieces that begin and end within bytes, blocks and rows.
+ * test_dequant_codes.c: weights of 4 and 8 bits against their formulas, one element at a time, read
+ * in pieces that begin and end within bytes, blocks and rows.
  */
 #include "ckpt_shape.h"
 #include "libckpt/codec/json/json.h"
@@ -180,7 +181,7 @@ static void fp4(void **state)
             &global);
         assert_int_equal(ckpt_map_dequantize(map, false, NULL), CKPT_OK);
         assert_int_equal(ckpt_map_tensor_count(map), 1);
-        assert_int_equal(ckpt_map_tensor(map, 0)->dtype, own ? CKPT_F32 : CKPT_BF16);
+        assert_int_equal(ckpt_map_tensor_at(map, 0)->dtype, own ? CKPT_F32 : CKPT_BF16);
         assert_int_equal(ckpt_reader_new(&reader, map, NULL), CKPT_OK);
         assert_int_equal(
             ckpt_reader_read(reader, ckpt_map_find(map, "x.weight"), 0, ALL, CKPT_F32, got, NULL),
