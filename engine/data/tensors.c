@@ -143,11 +143,15 @@ static void te_list_unknown(te_source *s)
 
         for (int k = 0; !known && k < TE_COUNT; k++)
             known = s->tensor[k] == t;
-        if (known || n + strlen(t->name) + 8 > sizeof s->unknown)
+        if (known || n >= sizeof s->unknown)
             continue;
         n +=
             (size_t)snprintf(s->unknown + n, sizeof s->unknown - n, "%s%s", n ? ", " : "", t->name);
     }
+    if (n >= sizeof s->unknown)
+        memcpy(s->unknown + sizeof s->unknown - sizeof "...", "...", sizeof "...");
+    for (char *c = s->unknown; *c; c++)
+        *c = *c >= ' ' && *c <= '~' ? *c : '?'; // the file may be anyone's
     s->base.unused.names = n ? s->unknown : NULL;
 }
 

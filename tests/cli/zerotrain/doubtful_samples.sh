@@ -26,6 +26,7 @@ def write(name, silent, *others):
 write('some.safetensors', 6)
 write('all.safetensors', 24)
 write('more.safetensors', 0, 'label', 'idx')
+write('hostile.safetensors', 0, '\x1b[31m\nzerotrain: ' + 300 * 'x')
 EOF
 go() {
     zerotrain --deepspeed_config ds.json --model model.json --init none --threads 1 --quiet --max-steps 3 "$@"
@@ -37,6 +38,7 @@ mpirun -q --oversubscribe -n 2 zerotrain --deepspeed_config ds.json --model mode
 go --data all.safetensors
 go --data more.safetensors --eval-data all.safetensors --eval-every 1
 go --data more.safetensors
+go --data hostile.safetensors
 echo "--- weights far away from the beginning"
 sed -i 's/1e-3/1e30/' ds.json
 go --data more.safetensors --max-steps 6
