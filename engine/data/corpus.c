@@ -128,6 +128,9 @@ static int crp_answer(crp_source *s, ckpt_err *err)
 {
     const zt_answer *a = &s->answer;
     const uint64_t n = a->ids.n < s->base.seq ? a->ids.n : s->base.seq;
+    const uint64_t made =
+        s->packing ? zt_store_count(s->store) / s->base.seq : (uint64_t)s->start.n - 1;
+    const bool full = s->o->limit > 0 && made >= s->o->limit;
     bool labels = false;
     uint64_t *start;
     int rc = CKPT_OK;
@@ -136,8 +139,10 @@ static int crp_answer(crp_source *s, ckpt_err *err)
         labels = labels || a->trained.at[i];
     for (uint64_t i = 0; rc == CKPT_OK && labels && i < n; i++)
         rc = crp_add(s, a->ids.at[i], !a->trained.at[i], err);
-    s->base.unused.records += rc == CKPT_OK && !labels;
-    s->base.unused.cut += rc == CKPT_OK && labels && n < a->ids.n;
+    if (rc == CKPT_OK && !full) {
+        s->base.unused.records += !labels;
+        s->base.unused.cut += labels && n < a->ids.n;
+    }
     if (rc != CKPT_OK || !labels)
         return rc;
     start = ckpt_vec_push(&s->start);

@@ -474,9 +474,9 @@ static void rp_unused(const report *r)
                     path, a->n_silent[i], a->n_samples[i]);
         if (u->cut > 0 && !r->told->quiet)
             fprintf(stderr,
-                    "note: %s: %" PRIu64 " of %" PRIu64 " samples have more than %" PRIu64
+                    "note: %s: %" PRIu64 " texts have more than %" PRIu64
                     " tokens (--seq), and only their first %" PRIu64 " are used\n",
-                    path, u->cut, a->n_samples[i], a->row[i], a->row[i]);
+                    path, u->cut, a->row[i], a->row[i]);
         if (u->tokens > 0 && !r->told->quiet)
             fprintf(stderr,
                     "note: %s: its last %" PRIu64 " tokens do not fill a sample of %" PRIu64

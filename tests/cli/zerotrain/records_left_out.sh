@@ -22,5 +22,7 @@ go --data some.jsonl --seq 250 --packing
 for seq in 64 400; do
     zerotrain --deepspeed_config ds.json --model model --init none --threads 1 --max-steps 1 --data some.jsonl --seq $seq 2>&1 | grep -e note -e warning
 done
+zerotrain --deepspeed_config ds.json --model model --init none --threads 1 --max-steps 1 --data some.jsonl --seq 250 \
+    --max_train_samples 16 2>&1 | grep -e note -e warning
 go --data number.jsonl --seq 250
 go --data some.jsonl --seq 250 --args null.json
