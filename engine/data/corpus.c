@@ -240,6 +240,8 @@ static int crp_count(crp_source *s, ckpt_err *err)
     const uint64_t tokens = zt_store_count(s->store);
 
     s->base.ragged = s->answers && !s->packing;
+    // a packed row may lie within a long question
+    s->base.checked = !s->answers || s->base.ragged;
     s->base.count = s->base.ragged ? s->start.n - 1 : tokens / s->base.seq;
     s->base.unused.tokens = s->base.ragged ? 0 : tokens % s->base.seq;
     s->base.has = (zt_has){

@@ -59,6 +59,7 @@ uint64_t zt_data_batches(const zt_data *d);
 typedef struct zt_data_unused {
     uint64_t records;  /* instructions and conversations that have no answer within a row */
     uint64_t cut;      /* samples with more tokens than a row, whose last tokens are not used */
+    uint64_t of;       /* `cut` is a count among the first samples, so many; 0: among all */
     uint64_t tokens;   /* tokens at the end that do not fill a sample */
     uint64_t silent;   /* samples whose labels are all -100, in this rank's share of the check */
     const char *names; /* tensors that are no inputs: "idx, label"; NULL: none */

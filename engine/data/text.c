@@ -38,6 +38,7 @@ typedef struct tx_source {
 
 enum { TX_TSV, TX_CSV, TX_JSONL };
 #define TX_COLUMNS 64
+enum { TX_LOOK = 50000 /* texts that are tokenized before training, in less than a second */ };
 
 /* ---- reading ---- */
 
@@ -430,11 +431,12 @@ static int tx_pieces(tx_source *s, const zt_data_opts *o, ckpt_err *err)
     return rc;
 }
 
-/* Count the texts that tx_get cuts, on rank 0. */
+/* Count the texts that tx_get cuts, on rank 0; of a long file, among the first ones. */
 static int tx_count_cut(tx_source *s, const zt_data_opts *o, ckpt_err *err)
 {
     const uint64_t most = s->base.seq;
-    const size_t rows = o->limit > 0 && o->limit < s->rows.n ? (size_t)o->limit : s->rows.n;
+    const size_t all = o->limit > 0 && o->limit < s->rows.n ? (size_t)o->limit : s->rows.n;
+    const size_t rows = all < TX_LOOK ? all : TX_LOOK;
     int32_t *id = ckpt_alloc((size_t)(most + 1) * sizeof *id);
     int64_t n = 0;
 
@@ -446,6 +448,7 @@ static int tx_count_cut(tx_source *s, const zt_data_opts *o, ckpt_err *err)
                                  : 0;
         s->base.unused.cut += n > (int64_t)most;
     }
+    s->base.unused.of = rows < all ? rows : 0;
     const bool ok = id && n >= 0;
     ckpt_free(id);
     return ok ? CKPT_OK : ckpt_fail_memory(err);

@@ -455,7 +455,10 @@ static void rp_unused(const report *r)
     for (int i = 0; a->rank == 0 && i < 2; i++) {
         const zt_data_unused *u = &a->unused[i];
         const char *path = i == 0 ? r->told->run.data : r->told->run.eval_data;
+        char of[40] = "";
 
+        if (u->of > 0)
+            (void)snprintf(of, sizeof of, " of the first %" PRIu64, u->of);
         if (u->records > 0)
             fprintf(stderr,
                     "zerotrain: warning: %s: %" PRIu64
@@ -463,7 +466,7 @@ static void rp_unused(const report *r)
                     path, u->records);
         if (u->names)
             fprintf(stderr,
-                    "zerotrain: warning: %s: has tensors that are no inputs, and are not used: "
+                    "zerotrain: warning: %s: tensors that the model does not take are not used: "
                     "%s\n",
                     path, u->names);
         if (a->n_silent[i] > 0)
@@ -474,9 +477,9 @@ static void rp_unused(const report *r)
                     path, a->n_silent[i], a->n_samples[i]);
         if (u->cut > 0 && !r->told->quiet)
             fprintf(stderr,
-                    "note: %s: %" PRIu64 " texts have more than %" PRIu64
+                    "note: %s: %" PRIu64 "%s texts have more than %" PRIu64
                     " tokens (--seq), and only their first %" PRIu64 " are used\n",
-                    path, u->cut, a->row[i], a->row[i]);
+                    path, u->cut, of, a->row[i], a->row[i]);
         if (u->tokens > 0 && !r->told->quiet)
             fprintf(stderr,
                     "note: %s: its last %" PRIu64 " tokens do not fill a sample of %" PRIu64
