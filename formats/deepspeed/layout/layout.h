@@ -159,8 +159,8 @@ int ckpt_ds_client_optim(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_sha
 
 /*
  * Record in `to` the names of values in model and optimizer files that differ between two
- * model-parallel ranks, or that only one of them has, except parts of tensors and their layout.  The
- * states' trees are in the output map already.
+ * model-parallel ranks, or that only one of them has, except parts of tensors and their layout.
+ * The states' trees are in the output map already.
  */
 int ckpt_ds_client_join(const ckpt_ds_job *job, ckpt_state *to, const ckpt_state *first,
                         const ckpt_state *own);
