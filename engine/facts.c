@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * facts.c: keeps with each checkpoint what its weights do not show, and compares it on loading; for
- * weights of other programs, the config.json beside them.
+ * facts.c: keeps settings that weights do not show with each checkpoint, and compares them on
+ * loading; for weights of other programs, the config.json beside them.
  *
  * Another number of attention heads, another base of the rotary positions or another alpha of LoRA
  * fits the same weights, but computes another model.  Other samples, or another seed, give the
@@ -166,7 +166,7 @@ int zt_facts_beside(zt_engine *e, const char *path, ckpt_err *err)
     ckpt_bytes lines = {0};
     int rc = CKPT_OK;
 
-    // of another kind of model, the names of tensors have told already
+    // for another kind of model, the names of tensors differ, too
     if (!fc_config(config, path) ||
         zt_model_config_read(&model, e->arena, config, NULL) != CKPT_OK ||
         model.arch != e->model_config.arch)

@@ -58,16 +58,16 @@ uint64_t zt_data_batches(const zt_data *d);
 /* Parts of a data file that no sample has. */
 typedef struct zt_data_unused {
     uint64_t records;  /* instructions and conversations that have no answer within a row */
-    uint64_t cut;      /* samples with more tokens than a row, whose last tokens are not used */
+    uint64_t cut;      /* samples with more tokens than a row: the last ones are not used */
     uint64_t of;       /* `cut` is a count among the first samples, so many; 0: among all */
     uint64_t tokens;   /* tokens at the end that do not fill a sample */
-    uint64_t silent;   /* samples whose labels are all -100, in this rank's share of the check */
+    uint64_t silent;   /* samples with labels of -100 alone, in this rank's share of the check */
     const char *names; /* tensors that are no inputs: "idx, label"; NULL: none */
 } zt_data_unused;
 
 /*
  * Count the parts that are not used.  Rank 0 alone counts the cut texts of a classifier.  With
- * zt_data_opts.limit, what follows the last sample does not count.
+ * zt_data_opts.limit, nothing after the last sample counts.
  */
 zt_data_unused zt_data_get_unused(const zt_data *d);
 

@@ -488,7 +488,7 @@ int ckpt_torch_say_others(ckpt_map *file, const char *path, ckpt_err *err)
         const ckpt_value_kind kind = all.at[i].value->kind;
         const ckpt_value *key = all.at[i].key;
 
-        // dicts hold further tensors; None is what a program without the value leaves
+        // dicts hold further tensors; programs leave None in place of an absent value
         if (kind == CKPT_V_TENSOR || kind == CKPT_V_DICT || kind == CKPT_V_ODICT ||
             kind == CKPT_V_NONE || n++ >= MOST)
             continue;

@@ -33,7 +33,7 @@ enum { DQB_STATE = 1 << 16 /* most bytes of a quant_state */ };
 typedef enum dqb_set { DQB_NF4, DQB_FP4, DQB_E2M1, DQB_E2M1_POSITIVE, DQB_SETS } dqb_set;
 
 /*
- * What the codes of four bits stand for. FP4 (get_4bit_type) has a negative zero, as in the kernels
+ * The values of the codes of four bits. FP4 (get_4bit_type) has a negative zero, as in the kernels
  * of CPUs and GPUs; the map of the file has a positive one. ModelOpt's E2M1 has none.
  */
 static const float dqb_codes[DQB_SETS][16] = {
@@ -52,7 +52,7 @@ typedef struct dqb_make {
     const ckpt_tensor *input[3]; /* codes, factors, and their factors */
     const float *code;           /* 16 numbers, or NULL: 8 bits */
     uint64_t cols, block;        /* elements with one factor */
-    float nested[256];           /* what the codes of factors stand for */
+    float nested[256];           /* the values of the codes of factors */
     uint64_t nested_block;       /* factors with one factor; 0: factors are numbers */
     float offset;
     float divisor, times; /* of all factors */
@@ -182,7 +182,7 @@ static int dqb_run_rows(const ckpt_make *make, ckpt_inputs *in, void *to, uint64
 
 /* ---- what the state of a weight says ---- */
 
-/* Refuse a weight whose quant_state says something that is not read. */
+/* Refuse a weight with something in its quant_state that is not read. */
 static int dqb_unknown(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, const char *what)
 {
     return ckpt_fail(w->err, CKPT_EUNSUPPORTED,

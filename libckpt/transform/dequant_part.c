@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dequant_part.c: implements what the decoders of quantized weights share. */
+/* dequant_part.c: implements the functions that decoders of quantized weights share. */
 #include "libckpt/transform/dequant_part.h"
 
 #include <inttypes.h>

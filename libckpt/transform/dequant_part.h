@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dequant_part.h: defines what the decoders of quantized weights share.
+ * dequant_part.h: defines types and functions that decoders of quantized weights share.
  */
 #ifndef CKPT_TRANSFORM_DEQUANT_PART_H
 #define CKPT_TRANSFORM_DEQUANT_PART_H
@@ -16,7 +16,7 @@ typedef struct ckpt_dequantizing {
     bool *gone;          /* per tensor of the map: remove it from the list */
     ckpt_dtype model;    /* dtype of the model by its configuration, or by other tensors */
     bool rounded;        /* round values to that dtype */
-    bool transposed;     /* a type of model whose linear layers store [in, out] */
+    bool transposed;     /* a type of model with linear layers of [in, out] */
     ckpt_reader *reader; /* for ckpt_dequant_small; NULL until then */
     ckpt_quant_scheme scheme;
     uint64_t n_made, n_others;
@@ -52,10 +52,10 @@ const char *ckpt_dequant_path(const ckpt_dequantizing *w);
 /* The quantization of the weights, for messages. */
 const char *ckpt_dequant_how(const ckpt_dequantizing *w);
 
-/* Refuse scales whose shape or dtype does not fit their weight. */
+/* Refuse scales that do not fit their weight by shape or dtype. */
 int ckpt_dequant_misfit(const ckpt_dequantizing *w, const ckpt_tensor *t, const ckpt_tensor *part);
 
-/* Refuse a part of a packed weight whose shape or dtype does not fit it. */
+/* Refuse a part of a packed weight that does not fit it by shape or dtype. */
 int ckpt_dequant_unfit(const ckpt_dequantizing *w, const ckpt_dequant_parts *p,
                        const ckpt_tensor *part);
 

@@ -73,7 +73,7 @@ static inline uint32_t dqw_number(const uint32_t *word, unsigned bits, uint64_t 
     unsigned shift = at % 32;
     uint32_t x = word[at / 32] >> shift;
 
-    if (shift + bits > 32)
+    if (shift > 0 && shift + bits > 32)
         x |= word[at / 32 + 1] << (32 - shift);
     return x & ((1u << bits) - 1);
 }
@@ -220,7 +220,7 @@ static int dqw_scales(const dqw_make *m, ckpt_inputs *in, dqw_tile *tile, uint64
         return rc;
     }
     for (uint64_t g = 0; rc == CKPT_OK && g < groups; g++) {
-        float *x = (float *)(buf + n);
+        float *x = (float *)(void *)(buf + n);
 
         rc = dqw_read(in, m->scale, g * m->rows + row, n, buf, err);
         if (rc == CKPT_OK)
@@ -280,7 +280,7 @@ static int dqw_tile_of(const dqw_make *m, ckpt_inputs *in, uint64_t row, uint32_
     *tile = (dqw_tile){.rows = m->rows - first < m->tile ? m->rows - first : m->tile};
     tile->word = tile->bytes;
     tile->of = tile->word + dqw_lines(m, m->tile) * m->n_words;
-    tile->scale = (float *)(tile->of + m->cols);
+    tile->scale = (float *)(void *)(tile->of + m->cols);
     tile->zero = tile->scale + m->tile * m->groups;
     rc = dqw_index(m, in, tile, err);
     if (rc == CKPT_OK)
@@ -334,7 +334,7 @@ static int dqw_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n,
     uint64_t n_x = m->round.narrow ? n : 0, n_q = m->cols + 2 * DQW_BAND;
     float *scratch = in->scratch(in, (n_x + n_q + dqw_buffer(m)) * sizeof *scratch);
     float *q = scratch, *x = n_x ? scratch + n_q : to;
-    uint32_t *buf = (uint32_t *)(scratch + n_q + n_x);
+    uint32_t *buf = (uint32_t *)(void *)(scratch + n_q + n_x);
     dqw_tile *tile = NULL;
     int rc = scratch ? CKPT_OK : ckpt_fail_memory(err);
 
@@ -466,7 +466,7 @@ static bool dqw_size(const ckpt_dequantizing *w, dqw_make *m, const ckpt_dequant
     *(of ? &m->rows : &m->cols) = n / m->bits;
     if (dqw_groups(w, m, &m->group))
         return dqw_is(p->scale, p->scale->dtype, m->groups, m->rows);
-    // modules with settings of their own: g_idx says which columns form a group
+    // modules with settings of their own: g_idx has the group of each column
     m->group = m->cols + 1;
     return w->scheme.varies && m->index && m->groups > 0 &&
            dqw_is(p->scale, p->scale->dtype, m->groups, m->rows);

@@ -128,7 +128,7 @@ static bool dqz_is_known(const dqz_form *f, const char *end)
 
 /*
  * Refuse a tensor that stands beside the parts of a packed weight and is none of them, because it
- * may change what the weight means.
+ * may change the meaning of the weight.
  */
 static int dqz_stray(const ckpt_dequantizing *w, const char *name)
 {

@@ -306,7 +306,7 @@ static int qsc_words_others(const qsc_reader *r, const ckpt_value *q)
     return CKPT_OK;
 }
 
-/* A method whose weights are words, the keys of its layout's name, and the usual layout. */
+/* A method with weights of words, the keys of its layout's name, and the usual layout. */
 typedef struct qsc_method {
     const char *name, *key[3], *usual;
 } qsc_method;
@@ -338,7 +338,7 @@ static int qsc_layout(const qsc_reader *r, const ckpt_value *q, const qsc_method
     return CKPT_OK;
 }
 
-/* Parse a method whose weights are words in .qweight. */
+/* Parse a method with weights of words in .qweight. */
 static int qsc_words(qsc_reader *r, const ckpt_value *q, const qsc_method *m)
 {
     int64_t bits = 0, size = 0;

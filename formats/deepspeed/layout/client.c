@@ -254,7 +254,7 @@ static bool dcl_is_part(const ckpt_pair *p)
     return is;
 }
 
-/* Two dicts of model-parallel ranks, and what to do with a member in which they differ. */
+/* Two dicts of model-parallel ranks, and the place to record their differences. */
 typedef struct dcl_pair {
     const ckpt_ds_job *job;
     ckpt_train_side *first, *own;

@@ -28,7 +28,7 @@ typedef struct ckpt_pk_name {
     ckpt_value *node;   /* the node to push: the GLOBAL, or a DTYPE */
     ckpt_name_id id;
     bool free; /* known to be called by data with any arguments (call.c) */
-    /* of a class whose objects the caller takes over (repeat.c): */
+    /* of a class that the caller takes objects of (repeat.c): */
     ckpt_pk_pattern *pattern;
     unsigned n_patterns, n_tries; /* its patterns, and the recordings for them */
 } ckpt_pk_name;

@@ -9,7 +9,7 @@
 #include "libckpt/base/vec.h"
 #include "libckpt/map/value.h"
 
-/* A part of a pattern: bytes that stay the same, or an opcode whose argument changes. */
+/* A part of a pattern: bytes that stay the same, or an opcode with an argument that changes. */
 typedef enum ckpt_pk_step_kind {
     CKPT_PK_LITERAL,
     CKPT_PK_INT,  /* a number that is not negative */
@@ -37,7 +37,7 @@ struct ckpt_pk_pattern {
     size_t n_steps;
     uint64_t longest; /* limit of the bytes that can match */
     ckpt_object *object;
-    /* what each object adds to the machine's counts: memo slots, work, objects */
+    /* added by each object to the machine's counts: memo slots, work, objects */
     uint64_t n_memo, n_charged, n_objects;
 };
 

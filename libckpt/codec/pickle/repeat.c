@@ -285,7 +285,7 @@ static bool prp_get(const ckpt_pk_machine *m, const uint8_t **at, const ckpt_pk_
     return true;
 }
 
-/* Match bytes with a pattern, and put what changes into its object; NULL: they do not match. */
+/* Match bytes with a pattern, and put the changing parts into its object; NULL: no match. */
 static const uint8_t *prp_match(const ckpt_pk_machine *m, const ckpt_pk_pattern *p,
                                 const uint8_t *s)
 {
