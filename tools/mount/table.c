@@ -88,6 +88,27 @@ static void tbl_free(tbl_places *p)
     *p = (tbl_places){0};
 }
 
+/*
+ * Drop the places that the first look did not have: once a device is unmounted, the kernel gives
+ * its number to the next mount, which may be another program's.
+ */
+static void tbl_only(tbl_places *p, const tbl_places *first)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->n; i++) {
+        bool had = false;
+
+        for (size_t k = 0; !had && k < first->n; k++)
+            had = strcmp(p->at[i].path, first->at[k].path) == 0;
+        if (had)
+            p->at[n++] = p->at[i];
+        else
+            free(p->at[i].path);
+    }
+    p->n = n;
+}
+
 static bool tbl_add(tbl_places *p, const tbl_line *line)
 {
     tbl_place *place = ckpt_vec_push(p);
@@ -183,16 +204,18 @@ static bool tbl_unmount(char *path, dev_t device, char *why, size_t room)
 }
 
 /*
- * Read the present mount points, and choose one without other mounts over it or in it.  False: see
- * why.
+ * Read the present mount points that the first look had, and choose one without other mounts over
+ * it or in it.  False: see why.
  */
-static bool tbl_next(tbl_places *p, dev_t device, size_t *next, char *why, size_t room)
+static bool tbl_next(tbl_places *p, const tbl_places *first, dev_t device, size_t *next, char *why,
+                     size_t room)
 {
     *next = 0;
     if (!tbl_pass(p, device, false) || !tbl_pass(p, device, true)) {
         (void)snprintf(why, room, "/proc/self/mountinfo cannot be read: %s", strerror(errno));
         return false;
     }
+    tbl_only(p, first);
     while (*next < p->n && (p->at[*next].covered || p->at[*next].carries))
         ++*next;
     if (p->n == 0 || *next < p->n)
@@ -210,12 +233,15 @@ static bool tbl_next(tbl_places *p, dev_t device, size_t *next, char *why, size_
 int mount_table_clear(dev_t device, char *why, size_t room)
 {
     size_t next, before = SIZE_MAX, left = 1;
-    bool ok = true;
+    tbl_places first = {0};
+    bool ok = tbl_pass(&first, device, false);
 
+    if (!ok)
+        (void)snprintf(why, room, "/proc/self/mountinfo cannot be read: %s", strerror(errno));
     while (ok && left > 0) {
         tbl_places p = {0};
 
-        ok = tbl_next(&p, device, &next, why, room);
+        ok = tbl_next(&p, &first, device, &next, why, room);
         left = p.n;
         if (ok && left >= before) {
             (void)snprintf(why, room, "%s: another process mounts it again after each unmount",
@@ -227,5 +253,6 @@ int mount_table_clear(dev_t device, char *why, size_t room)
         before = left;
         tbl_free(&p);
     }
+    tbl_free(&first);
     return ok ? 0 : -1;
 }
