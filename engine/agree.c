@@ -125,15 +125,15 @@ static bool ag_windows(const zt_model_config *m, ckpt_bytes *to)
 bool zt_agree_model(const zt_model_config *m, ckpt_bytes *to)
 {
     return ckpt_bytes_printf(to, "class of the model\t%s\n", m->class_name) &&
-           ckpt_bytes_printf(to,
-                             "vocabulary of the model\t%" PRIu64
-                             "\npositions of the model\t%" PRIu64 "\nwidth of the model\t%" PRIu64
-                             "\nlayers of the model\t%" PRIu64 "\nheads of the model\t%" PRIu64
-                             " %" PRIu64 " %" PRIu64 "\ninner width of the model\t%" PRIu64
-                             "\ntypes of the model\t%" PRIu64 "\nlabels of the model\t%" PRIu64
-                             " %d\n",
-                             m->vocab, m->positions, m->hidden, m->layers, m->heads, m->kv_heads,
-                             m->head_width, m->inner, m->types, m->labels, m->multi_label) &&
+           ckpt_bytes_printf(
+               to,
+               "vocabulary of the model\t%" PRIu64 "\npositions of the model\t%" PRIu64
+               "\nwidth of the model\t%" PRIu64 "\nlayers of the model\t%" PRIu64
+               "\nheads, key-value heads and head width of the model\t%" PRIu64 " %" PRIu64
+               " %" PRIu64 "\ninner width of the model\t%" PRIu64 "\ntypes of the model\t%" PRIu64
+               "\nlabels of the model\t%" PRIu64 " %d\n",
+               m->vocab, m->positions, m->hidden, m->layers, m->heads, m->kv_heads, m->head_width,
+               m->inner, m->types, m->labels, m->multi_label) &&
            ckpt_bytes_printf(
                to,
                "epsilon of the model's norms\t%.9g\ninitial range of the model\t%.9g\n"

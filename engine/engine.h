@@ -5,7 +5,7 @@
  *     setup.c     configuration, model, runtime, data, in the order of their dependencies
  *     first.c     initial weights: the model folder's, a checkpoint's, or random
  *     agree.c     the check that all ranks got the same inputs
- *     facts.c     what a checkpoint keeps of its run, compared when it is loaded
+ *     facts.c     settings of the model and the data that checkpoints keep and loading compares
  *     train.c     updates, saves, and the final outputs
  *     evaluate.c  evaluation and prediction, over shards, without consolidating
  *     generate.c   generation of text; generate_config.c: its settings; sample.c: the choice of

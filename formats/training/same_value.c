@@ -144,7 +144,7 @@ const ckpt_value *ckpt_train_member(ckpt_dict dict, const ckpt_value *key, uint6
     return NULL;
 }
 
-/* Compare two dicts, whose pairs may be in another order. */
+/* Compare two dicts; their pairs may be in another order. */
 static bool smv_same_dict(smv_pair *p, ckpt_dict a, ckpt_dict b, unsigned depth)
 {
     bool same = a.n == b.n;

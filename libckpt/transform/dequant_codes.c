@@ -101,7 +101,7 @@ static int dqb_factors(const dqb_make *m, ckpt_inputs *in, const ckpt_axis *part
     return rc;
 }
 
-/* Decode n elements from `at` on, whose first byte is *byte, with a factor. */
+/* Decode n elements from `at` on, with a factor; *byte has the first of them. */
 static void dqb_block(const dqb_make *m, const uint8_t *byte, uint64_t at, uint64_t n, float factor,
                       float *x)
 {
@@ -180,7 +180,7 @@ static int dqb_run_rows(const ckpt_make *make, ckpt_inputs *in, void *to, uint64
     return rc;
 }
 
-/* ---- what the state of a weight says ---- */
+/* ---- the state of a weight ---- */
 
 /* Refuse a weight with something in its quant_state that is not read. */
 static int dqb_unknown(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, const char *what)

@@ -403,7 +403,7 @@ static void rp_resumed(const report *r)
     if (a->rank == 0 && a->unlike_data[0])
         fprintf(stderr,
                 "zerotrain: warning: %s: was saved by a run with other samples: %s; this run may "
-                "read some that were read before, and never read others\n",
+                "read some samples a second time and leave others out\n",
                 r->told->run.load, a->unlike_data);
     if (a->rank == 0 && a->with_optimizer && a->optimizer_updates >= 0 &&
         a->optimizer_updates != a->updates)

@@ -7,10 +7,10 @@
  * If the bytes of a later object match the pattern, the machine puts the new numbers and texts into
  * the kept object and offers that to the caller, instead of running the opcodes.
  *
- * A pattern holds only opcodes whose effects are known to be the same again: the values are new
- * ones, no opcode reads a memo slot that they are stored in, and what changes is neither the key of
- * a dict nor the argument of a call other than torch.Size.  Everything else is read opcode by
- * opcode, which also finds all errors.
+ * A pattern holds only opcodes that do the same each time: they make new values, they read no memo
+ * slot that the object itself has filled, and the bytes that differ are neither a key of a dict nor
+ * an argument of a call other than torch.Size.  Everything else is read opcode by opcode, which
+ * also finds all errors.
  */
 #include <assert.h>
 #include <string.h>
@@ -71,7 +71,7 @@ static bool prp_add(ckpt_pk_machine *m, ckpt_pk_step step)
     return to != NULL;
 }
 
-/* The number of the pair in the object's dict whose value was pushed last; SIZE_MAX: none. */
+/* The number of the dict's pair that got its value last; SIZE_MAX: none. */
 static size_t prp_pair(const ckpt_pk_machine *m)
 {
     bool inside = m->marks.n == m->recording.n_marks + 1;

@@ -18,7 +18,7 @@ go --data "$S"/train.tsv --max-steps 3 --load run --save run
 go --data "$S"/train.tsv --load run --load-tag global_step2 --evaluate >/dev/null
 echo "--- which the next one goes on with"
 go --data "$S"/train.tsv --max-steps 4 --load run
-printf '000000000000001f 7\n- heads of the model\t\033[31m\nno line end' >run/global_step3/.zerotrain
+printf '000000000000001f 7\n- heads, key-value heads and head width of the model\t\033[31m\nno line end' >run/global_step3/.zerotrain
 go --data "$S"/train.tsv --max-steps 4 --load run
 echo "--- weights beside another config.json"
 go --data "$S"/train.tsv --max-steps 1 --save-model folder
