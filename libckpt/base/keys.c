@@ -12,11 +12,15 @@
 #include "libckpt/base/digest.h"
 #include "libckpt/base/keys.h"
 
-#include <openssl/core_names.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
+#if OPENSSL_VERSION_NUMBER >= 0x30000000L
+#include <openssl/core_names.h>
+#else
+#include <openssl/ec.h>
+#endif
 
 struct ckpt_key {
     EVP_PKEY *key;
@@ -41,23 +45,22 @@ static int ec_fail(ckpt_err *err, const char *what)
 
 /* ---- keys ---- */
 
-/* The hash for the curve of a key; NULL: not one of the three curves. */
-static const EVP_MD *ec_hash(const EVP_PKEY *key)
+#if OPENSSL_VERSION_NUMBER >= 0x30000000L
+/* The name of a key's type, such as "RSA"; NULL: a type without a name. */
+static const char *ec_type(const EVP_PKEY *key)
 {
-    static const struct {
-        const char *curve;
-        const EVP_MD *(*hash)(void);
-    } known[] = {{"prime256v1", EVP_sha256}, {"secp384r1", EVP_sha384}, {"secp521r1", EVP_sha512}};
+    return EVP_PKEY_get0_type_name(key);
+}
+
+/* OpenSSL's number (NID) of the curve of a key; NID_undef: not an elliptic curve with a name. */
+static int ec_curve(EVP_PKEY *key)
+{
     char curve[64] = "";
     size_t n;
+    bool named =
+        EVP_PKEY_is_a(key, "EC") && EVP_PKEY_get_group_name(key, curve, sizeof curve, &n) == 1;
 
-    if (!EVP_PKEY_is_a(key, "EC") || EVP_PKEY_get_group_name(key, curve, sizeof curve, &n) != 1)
-        return NULL;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (strcmp(curve, known[i].curve) == 0)
-            return known[i].hash();
-    }
-    return NULL;
+    return named ? OBJ_txt2nid(curve) : NID_undef;
 }
 
 /*
@@ -72,11 +75,60 @@ static bool ec_usual(EVP_PKEY *key)
                                           OSSL_PKEY_EC_POINT_CONVERSION_FORMAT_UNCOMPRESSED) == 1;
 }
 
+static bool ec_same(const EVP_PKEY *a, const EVP_PKEY *b)
+{
+    return EVP_PKEY_eq(a, b) == 1;
+}
+#else
+/* The same four functions for OpenSSL 1.1.1, which Debian 11, Ubuntu 20.04 and RHEL 8 have. */
+static const char *ec_type(const EVP_PKEY *key)
+{
+    const char *name = NULL;
+
+    EVP_PKEY_asn1_get0_info(NULL, NULL, NULL, NULL, &name, EVP_PKEY_get0_asn1(key));
+    return name;
+}
+
+static int ec_curve(EVP_PKEY *key)
+{
+    bool ec = EVP_PKEY_base_id(key) == EVP_PKEY_EC;
+
+    return ec ? EC_GROUP_get_curve_name(EC_KEY_get0_group(EVP_PKEY_get0_EC_KEY(key))) : NID_undef;
+}
+
+static bool ec_usual(EVP_PKEY *key)
+{
+    EC_KEY_set_asn1_flag(EVP_PKEY_get0_EC_KEY(key), OPENSSL_EC_NAMED_CURVE);
+    EC_KEY_set_conv_form(EVP_PKEY_get0_EC_KEY(key), POINT_CONVERSION_UNCOMPRESSED);
+    return true;
+}
+
+static bool ec_same(const EVP_PKEY *a, const EVP_PKEY *b)
+{
+    return EVP_PKEY_cmp(a, b) == 1;
+}
+#endif
+
+/* The hash for the curve of a key; NULL: not one of the three curves. */
+static const EVP_MD *ec_hash(EVP_PKEY *key)
+{
+    switch (ec_curve(key)) {
+    case NID_X9_62_prime256v1:
+        return EVP_sha256();
+    case NID_secp384r1:
+        return EVP_sha384();
+    case NID_secp521r1:
+        return EVP_sha512();
+    default:
+        return NULL;
+    }
+}
+
 /* Take a key of OpenSSL, which the new key owns also on failure. */
 static int ec_take(ckpt_key **out, EVP_PKEY *pkey, const char *name, ckpt_err *err)
 {
     const EVP_MD *hash = ec_hash(pkey);
-    const char *type = EVP_PKEY_get0_type_name(pkey);
+    const char *type = ec_type(pkey);
     int rc = CKPT_OK;
 
     if (!hash)
@@ -381,6 +433,15 @@ static bool ec_fill(STACK_OF(X509) * rest, X509_STORE *store, const ckpt_certs *
     return ok;
 }
 
+/* Whether the signature is of a SHA-1 or MD5 hash; ec_chain accepts SHA-1 with OpenSSL 1.1.1. */
+static bool ec_weak(X509 *cert)
+{
+    int hash = NID_undef;
+
+    return X509_get_signature_info(cert, &hash, NULL, NULL, NULL) == 1 &&
+           (hash == NID_sha1 || hash == NID_md5 || hash == NID_md5_sha1);
+}
+
 /*
  * Check that certificate i of a chain may sign, or issue certificates that sign. A root that is
  * trusted may. One without extensions allows everything for OpenSSL, but model-signing wants one of
@@ -393,6 +454,8 @@ static int ec_for_signing(X509 *cert, int i, const char *name, ckpt_err *err)
 
     if (i > 0 && (flags & EXFLAG_SS))
         return CKPT_OK;
+    if (ec_weak(cert))
+        return ec_refuse(err, name, X509_V_ERR_CA_MD_TOO_WEAK, cert);
     if ((flags & EXFLAG_XKUSAGE) && !(X509_get_extended_key_usage(cert) & XKU_CODE_SIGN))
         return ckpt_fail(err, CKPT_EDIGEST,
                          "%s: certificate %s is not for signing code: its extended key usage lacks "
@@ -479,7 +542,7 @@ int ckpt_certs_check(const ckpt_certs *chain, const ckpt_certs *trusted, const c
 int ckpt_certs_match(const ckpt_certs *chain, const ckpt_key *key, const char *name, ckpt_err *err)
 {
     char subject[EC_NAME];
-    bool same = EVP_PKEY_eq(X509_get0_pubkey(chain->all.at[0]), key->key) == 1;
+    bool same = ec_same(X509_get0_pubkey(chain->all.at[0]), key->key);
 
     ERR_clear_error();
     if (same)

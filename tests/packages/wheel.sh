@@ -48,6 +48,7 @@ _lib.lib()
 assert sys.argv[2] in open("/proc/self/maps").read()
 with ckpt.open(sys.argv[1]) as run:
     assert len(run) == 21' "$fixture" "$work/$own/ckpt/bin/libckpt.so.0"
+    verdict "signatures, checked by Debian 11's OpenSSL" sh tests/cli/run.sh "$work/$own/ckpt/bin" tests/cli/sign/package.sh
     if may_chroot; then
         # Debian 11's loader and C library, and nothing else
         root=$work/bare
