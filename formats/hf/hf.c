@@ -449,6 +449,12 @@ static int hf_quantized(hf_reader *r, const ckpt_value *config)
                      *form = ckpt_value_get(q, "format"),
                      *block = ckpt_value_get(q, "weight_block_size");
     const char *name = method && method->kind == CKPT_V_STR ? method->as.text.at : "unnamed method";
+    int64_t bits = 0, group = 0;
+
+    if (!method && ckpt_value_as_int(ckpt_value_get(q, "bits"), &bits) &&
+        ckpt_value_as_int(ckpt_value_get(q, "group_size"), &group))
+        return ckpt_map_fact(r->map, r->err, "quantized",
+                             "MLX, %" PRId64 " bits, groups of %" PRId64, bits, group);
     if (hf_number(block, 0) > 0 && hf_number(block, 1) > 0)
         return ckpt_map_fact(r->map, r->err, "quantized",
                              "%.100s, blocks of %" PRId64 " x %" PRId64, name, hf_number(block, 0),

@@ -34,6 +34,8 @@ static const hfq_kind hfq_kinds[] = {
      0,
      {".absmax", ".quant_map", ".quant_state.bitsandbytes__nf4|.quant_state.bitsandbytes__fp4"}},
     {"bitsandbytes", ".weight", CKPT_I8, 6, {"SCB"}},
+    {"mlx", ".weight", CKPT_U32, 6, {"scales"}},
+    {"mlx affine", ".weight", CKPT_U32, 6, {"scales", "biases"}},
     {"compressed-tensors", ".weight", CKPT_I8, 0, {"_scale"}},
     {"compressed-tensors", ".weight", CKPT_F8_E4M3, 0, {"_scale"}},
     {"fbgemm_fp8", "", CKPT_F8_E4M3, 0, {"_scale"}},
@@ -80,6 +82,12 @@ static const hfq_kind *hfq_kind_of(const ckpt_tensor *t, const char *method)
     return NULL;
 }
 
+bool ckpt_hf_quant_is_mlx(const ckpt_value *q)
+{
+    return q && q->kind == CKPT_V_DICT && !ckpt_value_get(q, "quant_method") &&
+           ckpt_value_get(q, "group_size") && ckpt_value_get(q, "bits");
+}
+
 const ckpt_value *ckpt_hf_quantization(const ckpt_value *config)
 {
     const ckpt_value *text = ckpt_value_get(config, "text_config");
@@ -91,14 +99,34 @@ const ckpt_value *ckpt_hf_quantization(const ckpt_value *config)
         if (q[i] && q[i]->kind == CKPT_V_DICT)
             return q[i];
     }
-    return NULL;
+    // older folders of MLX have this member only
+    return ckpt_hf_quant_is_mlx(ckpt_value_get(config, "quantization"))
+               ? ckpt_value_get(config, "quantization")
+               : NULL;
+}
+
+/* True if a mode of MLX's configuration, or of one of its modules, is not the usual one. */
+static bool hfq_has_modes(const ckpt_value *q)
+{
+    const ckpt_dict all = ckpt_value_map(q);
+    bool found = false;
+
+    for (uint64_t i = 0; i < all.n; i++) {
+        const ckpt_value *mode = ckpt_value_get(all.at[i].value, "mode");
+
+        found = found || (mode && !ckpt_value_is(mode, "affine"));
+    }
+    return found ||
+           (ckpt_value_get(q, "mode") && !ckpt_value_is(ckpt_value_get(q, "mode"), "affine"));
 }
 
 /* The quantization method of config.json, or "". */
 static const char *hfq_method(const ckpt_value *config)
 {
-    const ckpt_value *q = ckpt_value_get(ckpt_hf_quantization(config), "quant_method");
+    const ckpt_value *of = ckpt_hf_quantization(config), *q = ckpt_value_get(of, "quant_method");
 
+    if (ckpt_hf_quant_is_mlx(of))
+        return hfq_has_modes(of) ? "mlx" : "mlx affine";
     return q && q->kind == CKPT_V_STR ? q->as.text.at : "";
 }
 
@@ -111,6 +139,7 @@ typedef struct hfq_sign {
 static const hfq_sign hfq_signs[] = {
     {"gptq", ".qweight", {CKPT_DTYPE_NONE}},     {"awq", ".qweight", {CKPT_DTYPE_NONE}},
     {"mxfp4", "_blocks", {CKPT_DTYPE_NONE}},     {"bitsandbytes", NULL, {CKPT_U8, CKPT_I8}},
+    {"mlx", NULL, {CKPT_U32, CKPT_U32}},         {"mlx affine", NULL, {CKPT_U32, CKPT_U32}},
     {"fp8", NULL, {CKPT_F8_E4M3, CKPT_F8_E5M2}}, {"fbgemm_fp8", NULL, {CKPT_F8_E4M3, CKPT_F8_E5M2}},
 };
 

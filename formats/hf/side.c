@@ -324,20 +324,22 @@ static int side_members(side_work *w, const char *text, uint64_t n)
 /* Add config.json, without its quantization entries if the output's weights are floats. */
 static int side_plain(side_work *w, const char *text, uint64_t n)
 {
-    ckpt_bytes plain = {0}, older = {0};
+    static const char *const keys[] = {"quantization_config", "compression_config", "quantization"};
+    ckpt_bytes plain[3] = {{0}};
+
+    int rc = CKPT_OK;
 
     if (!w->floats)
         return side_members(w, text, n);
-    int rc = ckpt_hf_config_drop(&plain, text, n, "quantization_config");
-
-    if (rc == CKPT_OK)
-        rc = ckpt_hf_config_drop(&older, (const char *)plain.at, plain.n, "compression_config");
-    if (rc == CKPT_OK)
-        rc = side_members(w, (const char *)older.at, older.n);
-    else
-        rc = ckpt_fail(w->err, rc, "%s/config.json: not a JSON object", w->list.folder);
-    ckpt_vec_free(&plain);
-    ckpt_vec_free(&older);
+    for (size_t i = 0; rc == CKPT_OK && i < 3; i++) {
+        rc = ckpt_hf_config_drop(&plain[i], text, n, keys[i]);
+        text = (const char *)plain[i].at;
+        n = plain[i].n;
+    }
+    rc = rc == CKPT_OK ? side_members(w, text, n)
+                       : ckpt_fail(w->err, rc, "%s/config.json: not a JSON object", w->list.folder);
+    for (size_t i = 0; i < 3; i++)
+        ckpt_vec_free(&plain[i]);
     return rc;
 }
 

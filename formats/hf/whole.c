@@ -452,5 +452,7 @@ int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckp
         rc = ckpt_hf_type(map, config, name, err);
     if (rc == CKPT_OK && map->findings.n == n_findings)
         rc = ckpt_hf_quant_parts(map, config, name, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_hf_mlx(map, config, name, err);
     return rc;
 }

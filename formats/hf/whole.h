@@ -28,6 +28,9 @@ int ckpt_hf_plain(ckpt_map *map, const ckpt_value *config, const char *name, ckp
 /* The dict of config.json that says how the weights are quantized; NULL: they are not. */
 const ckpt_value *ckpt_hf_quantization(const ckpt_value *config);
 
+/* True for the configuration of MLX, which has no name of a method. */
+bool ckpt_hf_quant_is_mlx(const ckpt_value *q);
+
 /* True if config.json says that the weights are quantized, but all of them are floats. */
 bool ckpt_hf_quant_floats(const ckpt_map *map, const ckpt_value *config);
 
@@ -38,6 +41,9 @@ bool ckpt_hf_quant_floats(const ckpt_map *map, const ckpt_value *config);
  * Errors  CKPT_EMISSING, recorded as findings if the map collects them
  */
 int ckpt_hf_quant_parts(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
+
+/* Warn if MLX wrote the tensors of a model whose tensors it may have changed. */
+int ckpt_hf_mlx(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
 
 /*
  * Warn if most weights of the layers are not those of the model_type in config.json, or if they are

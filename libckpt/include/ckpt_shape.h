@@ -148,6 +148,16 @@ CKPT_API int ckpt_map_remap(ckpt_map *map, ckpt_remap *r, const ckpt_remap_opts 
  */
 CKPT_API bool ckpt_map_is_quantized(const ckpt_map *map);
 
+/* A kind of quantized weights that ckpt_map_dequantize reads; lives as long as the program. */
+typedef struct ckpt_quantization {
+    const char *method; /* quant_method of config.json */
+    const char *format; /* its format, packing or algorithm there; "": the method has just one */
+    const char *note;   /* a line for people */
+} ckpt_quantization;
+
+/* The kinds in the order of a table; NULL: i is too large. */
+CKPT_API const ckpt_quantization *ckpt_quantization_at(size_t i);
+
 /*
  * Turn quantized weights into floats, in place; drop their scales and quantization_config.
  *

@@ -162,6 +162,16 @@ inline bool is_quantized(const map &m) noexcept
     return ckpt_map_is_quantized(m.get());
 }
 
+/* The kinds of quantized weights that dequantize reads. */
+inline std::vector<const ckpt_quantization *> quantizations()
+{
+    std::vector<const ckpt_quantization *> out;
+
+    while (const ckpt_quantization *q = ckpt_quantization_at(out.size()))
+        out.push_back(q);
+    return out;
+}
+
 inline void dequantize(map &m, bool rounded)
 {
     ckpt_err err = ckpt_err();

@@ -5,7 +5,7 @@
  *
  * The names are those of DeepSeek's fp8 and transformers' FineGrainedFP8 ("X_scale_inv"), of
  * compressed-tensors and ModelOpt ("X_scale", "..._packed" too), of gpt-oss' MXFP4 ("X_blocks",
- * "X_scales"), of GPTQ and AWQ ("X.qweight", "X.scales"), and of bitsandbytes ("X.weight.absmax",
+ * "X_scales"), of GPTQ and AWQ ("X.qweight", "X.scales"), of MLX ("X.weight", "X.scales"), and of bitsandbytes ("X.weight.absmax",
  * "X.SCB").
  */
 #include "libckpt/map/quantized.h"
@@ -16,7 +16,8 @@
  * scales. */
 static bool qz_is_small(ckpt_dtype d)
 {
-    return d == CKPT_F8_E4M3 || d == CKPT_F8_E5M2 || d == CKPT_I8 || d == CKPT_U8 || d == CKPT_I32;
+    return d == CKPT_F8_E4M3 || d == CKPT_F8_E5M2 || d == CKPT_I8 || d == CKPT_U8 ||
+           d == CKPT_I32 || d == CKPT_U32;
 }
 
 /* Set *yes if the map has this name with its last `cut` bytes replaced by `end`. */
@@ -40,13 +41,16 @@ static int qz_scaled(const ckpt_map *map, const ckpt_tensor *t, bool *yes)
         const char *end, *scales;
     } forms[] = {{"", "_scale_inv"},     {"", "_scale"},          {"_packed", "_scale"},
                  {"_blocks", "_scales"}, {".qweight", ".scales"}, {".weight", ".weight.absmax"},
-                 {".weight", ".SCB"}};
+                 {".weight", ".SCB"},    {".weight", ".scales"}};
     size_t n = strlen(t->name);
     int rc = CKPT_OK;
 
     *yes = false;
     for (size_t i = 0; rc == CKPT_OK && !*yes && i < sizeof forms / sizeof *forms; i++) {
         size_t cut = strlen(forms[i].end);
+        // only MLX's words are unsigned, and only they have the last form
+        if ((t->dtype == CKPT_U32) != (i + 1 == sizeof forms / sizeof *forms))
+            continue;
         if (n > cut && strcmp(t->name + n - cut, forms[i].end) == 0)
             rc = qz_has(map, t->name, cut, forms[i].scales, yes);
     }

@@ -27,6 +27,40 @@ void ckpt_dequant_finish(const ckpt_dequant_round *round, void *to, const float 
     }
 }
 
+uint32_t ckpt_dequant_number(const uint32_t *word, unsigned bits, uint64_t i)
+{
+    uint64_t at = i * bits;
+    unsigned shift = at % 32;
+    uint32_t x = word[at / 32] >> shift;
+
+    if (shift > 0 && shift + bits > 32)
+        x |= word[at / 32 + 1] << (32 - shift);
+    return x & ((1u << bits) - 1);
+}
+
+void ckpt_dequant_unpack(const uint32_t *word, unsigned bits, uint64_t blocks, float *to)
+{
+    switch (bits) {
+    case 4:
+        for (uint64_t i = 0; i < blocks * 4; i++) {
+            for (unsigned k = 0; k < 8; k++)
+                to[i * 8 + k] = (float)(int)(word[i] >> 4 * k & 15);
+        }
+        return;
+    case 8:
+        for (uint64_t i = 0; i < blocks * 8; i++) {
+            for (unsigned k = 0; k < 4; k++)
+                to[i * 4 + k] = (float)(int)(word[i] >> 8 * k & 255);
+        }
+        return;
+    default:
+        for (uint64_t b = 0; b < blocks; b++) {
+            for (unsigned k = 0; k < 32; k++)
+                to[b * 32 + k] = (float)(int)ckpt_dequant_number(word + b * bits, bits, k);
+        }
+    }
+}
+
 /* The shape of a tensor: "[4096, 128]". */
 static const char *dqp_shape(char text[120], const ckpt_tensor *t)
 {

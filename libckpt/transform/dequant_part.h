@@ -46,6 +46,12 @@ void ckpt_dequant_rounding(const ckpt_dequantizing *w, ckpt_dequant_round *round
 /* Round n results. `to` may be x if the result is F32 and computed in F32. */
 void ckpt_dequant_finish(const ckpt_dequant_round *round, void *to, const float *x, uint64_t n);
 
+/* Unpack number i of a line of words, which have their first number in their lowest bits. */
+uint32_t ckpt_dequant_number(const uint32_t *word, unsigned bits, uint64_t i);
+
+/* Unpack blocks of 32 numbers, each of `bits` words. */
+void ckpt_dequant_unpack(const uint32_t *word, unsigned bits, uint64_t blocks, float *to);
+
 /* The path of the source, for messages. */
 const char *ckpt_dequant_path(const ckpt_dequantizing *w);
 

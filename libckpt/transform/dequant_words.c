@@ -64,44 +64,6 @@ typedef struct dqw_tile {
     uint32_t bytes[];
 } dqw_tile;
 
-/* ---- numbers of words ---- */
-
-/* Unpack number i of a line. */
-static inline uint32_t dqw_number(const uint32_t *word, unsigned bits, uint64_t i)
-{
-    uint64_t at = i * bits;
-    unsigned shift = at % 32;
-    uint32_t x = word[at / 32] >> shift;
-
-    if (shift > 0 && shift + bits > 32)
-        x |= word[at / 32 + 1] << (32 - shift);
-    return x & ((1u << bits) - 1);
-}
-
-/* Unpack blocks of 32 numbers, each of `bits` words. */
-static void dqw_unpack(const uint32_t *word, unsigned bits, uint64_t blocks, float *to)
-{
-    switch (bits) {
-    case 4:
-        for (uint64_t i = 0; i < blocks * 4; i++) {
-            for (unsigned k = 0; k < 8; k++)
-                to[i * 8 + k] = (float)(int)(word[i] >> 4 * k & 15);
-        }
-        return;
-    case 8:
-        for (uint64_t i = 0; i < blocks * 8; i++) {
-            for (unsigned k = 0; k < 4; k++)
-                to[i * 4 + k] = (float)(int)(word[i] >> 8 * k & 255);
-        }
-        return;
-    default:
-        for (uint64_t b = 0; b < blocks; b++) {
-            for (unsigned k = 0; k < 32; k++)
-                to[b * 32 + k] = (float)(int)dqw_number(word + b * bits, bits, k);
-        }
-    }
-}
-
 /* The shift of row r in its word, in AWQ's order. */
 static unsigned dqw_across(uint64_t r)
 {
@@ -170,8 +132,8 @@ static void dqw_add_one(const dqw_make *m, uint32_t *word, uint64_t n)
 /* Zero r of a line, or of a column, of stored zeros. */
 static float dqw_zero(const dqw_make *m, const uint32_t *word, uint64_t r)
 {
-    uint32_t z =
-        m->layout == DQW_ACROSS ? word[r / 8] >> dqw_across(r) & 15 : dqw_number(word, m->bits, r);
+    uint32_t z = m->layout == DQW_ACROSS ? word[r / 8] >> dqw_across(r) & 15
+                                         : ckpt_dequant_number(word, m->bits, r);
 
     return (float)(int)(m->less_one && m->bits == 3 ? (z + 1) & 7 : z);
 }
@@ -312,7 +274,7 @@ static void dqw_row(const dqw_make *m, const dqw_tile *tile, uint64_t r, const c
     } else {
         const uint32_t *word = tile->word + r * m->n_words + block * m->bits;
 
-        dqw_unpack(word, m->bits, (col + n + DQW_BAND - 1) / DQW_BAND - block, q);
+        ckpt_dequant_unpack(word, m->bits, (col + n + DQW_BAND - 1) / DQW_BAND - block, q);
         q += col % DQW_BAND;
     }
     for (uint64_t i = 0, end; tile->in_order && i < n; i = end) {

@@ -52,10 +52,11 @@ static const dqz_form dqz_forms[] = {
      ckpt_dequant_codes},
     {"_packed", "_scale", "", CKPT_QUANT_FP4, {"_global_scale", "_zero_point"}, ckpt_dequant_fp4},
     {"", "_scale", "", CKPT_QUANT_MODELOPT, {"_scale_2"}, ckpt_dequant_modelopt},
+    {".weight", ".scales", ".weight", CKPT_QUANT_MLX, {".biases"}, ckpt_dequant_mlx},
     {".weight", ".SCB", ".weight", CKPT_QUANT_BNB8, {".weight_format"}, ckpt_dequant_rows},
 };
 
-enum { DQZ_FORMS = sizeof dqz_forms / sizeof *dqz_forms };
+enum { DQZ_FORMS = sizeof dqz_forms / sizeof *dqz_forms, DQZ_NODES = 1 << 22 };
 
 /* Suffixes of scales for activations and KV caches, which do not belong to weights. */
 static const char *const dqz_others[] = {".activation_scale",  ".input_scale", ".output_scale",
@@ -112,7 +113,8 @@ static bool dqz_takes(const ckpt_dequantizing *w, const dqz_form *f)
 /* True for the dtypes of packed weights. */
 static bool dqz_is_packed(const ckpt_tensor *t)
 {
-    return t->dtype == CKPT_I32 || t->dtype == CKPT_U8 || t->dtype == CKPT_I8;
+    return t->dtype == CKPT_I32 || t->dtype == CKPT_U32 || t->dtype == CKPT_U8 ||
+           t->dtype == CKPT_I8;
 }
 
 /* True if a tensor with this ending belongs to a weight of the form. */
@@ -127,8 +129,8 @@ static bool dqz_is_known(const dqz_form *f, const char *end)
 }
 
 /*
- * Refuse a tensor that stands beside the parts of a packed weight and is none of them, because it
- * may change the meaning of the weight.
+ * Refuse a tensor that belongs to a packed weight by its name but is none of the form's parts,
+ * because it may change the meaning of the weight.
  */
 static int dqz_stray(const ckpt_dequantizing *w, const char *name)
 {
@@ -147,11 +149,11 @@ static int dqz_stray(const ckpt_dequantizing *w, const char *name)
             rc = dqz_at(w, name, (size_t)(end - name), f->weight, &at);
             if (rc == CKPT_OK && at != SIZE_MAX && dqz_is_packed(w->map->tensors.at[at]) &&
                 !dqz_is_known(f, end))
-                return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                                 "%s: '%.150s' stands beside the parts of '%.150s', and ckpt does "
-                                 "not know how it changes the weight (%.100s)",
-                                 ckpt_dequant_path(w), name, w->map->tensors.at[at]->name,
-                                 ckpt_dequant_how(w));
+                return ckpt_fail(
+                    w->err, CKPT_EUNSUPPORTED,
+                    "%s: '%.150s' belongs to the packed weight '%.150s' by its name, and "
+                    "ckpt does not know how it changes the weight (%.100s)",
+                    ckpt_dequant_path(w), name, w->map->tensors.at[at]->name, ckpt_dequant_how(w));
         }
     }
     return rc;
@@ -283,7 +285,7 @@ static bool dqz_is_stored(const ckpt_dequantizing *w, const ckpt_tensor *t)
     if (t->dtype == CKPT_U8 && (w->scheme.ways & CKPT_QUANT_BNB4) &&
         dqz_ends(t->name, ".weight", &keep))
         return true;
-    if (t->dtype == CKPT_U8 || t->dtype == CKPT_I32 || t->dtype == CKPT_I64)
+    if (t->dtype == CKPT_U8 || t->dtype == CKPT_I32 || t->dtype == CKPT_U32 || t->dtype == CKPT_I64)
         return dqz_is_part(w, t->name);
     return t->dtype == CKPT_F8_E4M3 || t->dtype == CKPT_F8_E5M2 || t->dtype == CKPT_F8_E4M3FNUZ ||
            t->dtype == CKPT_F8_E5M2FNUZ;
@@ -325,8 +327,8 @@ static bool dqz_transposed(const ckpt_rm_facts *facts)
 static int dqz_config(ckpt_dequantizing *w)
 {
     static const char *const keys[] = {"quantization_config", "compression_config",
-                                       "text_config.quantization_config"};
-    const ckpt_value *q = NULL;
+                                       "text_config.quantization_config", "quantization"};
+    const ckpt_value *q = NULL, *mlx = NULL;
     ckpt_remap none = {0};
     const ckpt_remap_how how = {0};
     ckpt_rm_facts facts;
@@ -336,6 +338,14 @@ static int dqz_config(ckpt_dequantizing *w)
         const ckpt_value *v = ckpt_rm_fact(&facts, keys[i]);
         q = v && v->kind == CKPT_V_DICT ? v : NULL;
     }
+    // mlx-lm writes the same object twice, and reads this one
+    if (rc == CKPT_OK && q && !ckpt_value_get(q, "quant_method"))
+        mlx = ckpt_rm_fact(&facts, "quantization");
+    if (mlx && !ckpt_value_equal(mlx, q, DQZ_NODES))
+        rc = ckpt_fail(w->err, CKPT_EMISMATCH,
+                       "%s: quantization and quantization_config in config.json differ, so ckpt "
+                       "cannot know how the weights are stored",
+                       ckpt_dequant_path(w));
     if (rc == CKPT_OK)
         rc = ckpt_quant_scheme_of(&w->scheme, q, ckpt_dequant_path(w), w->err);
     if (rc == CKPT_OK)

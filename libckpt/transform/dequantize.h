@@ -19,6 +19,7 @@ int ckpt_dequant_packed(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 int ckpt_dequant_codes(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 int ckpt_dequant_fp4(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 int ckpt_dequant_modelopt(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
+int ckpt_dequant_mlx(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 int ckpt_dequant_rows(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 
 #endif

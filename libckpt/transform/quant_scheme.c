@@ -11,34 +11,66 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ckpt_shape.h"
+
 /* A method, in one of its formats, with the suffix of its scales' names. */
 typedef struct qsc_way {
-    const char *method, *format, *scale;
+    ckpt_quantization kind;
+    const char *scale;
     ckpt_quant_ways way;
     bool integers; /* or: zero points are stored less one (GPTQ) */
 } qsc_way;
 
+#define QSC_FLOATS  "E4M3 with a scale for a tensor, a row or a block"
+#define QSC_INT8    "int8 with a scale for a tensor, a row or a group"
+#define QSC_NVFP4   "E2M1 with a scale in E4M3 for 16 columns"
+#define QSC_MXFP4   "E2M1 with an exponent for 32 columns"
+#define QSC_GPTQ    "2, 3, 4 or 8 bits in groups"
+#define QSC_AWQ     "4 bits in groups, packed in AWQ's order"
+#define QSC_COMPACT "compressed-tensors"
+
 static const qsc_way ways[] = {
-    {"fp8", NULL, "_scale_inv", CKPT_QUANT_SCALED, false},
-    {"fbgemm_fp8", NULL, "_scale", CKPT_QUANT_SCALED, false},
-    {"mxfp4", NULL, "_scales", CKPT_QUANT_SCALED, false},
-    {"compressed-tensors", "float-quantized", "_scale", CKPT_QUANT_SCALED, false},
-    {"compressed-tensors", "naive-quantized", "_scale", CKPT_QUANT_SCALED, true},
-    {"compressed-tensors", "int-quantized", "_scale", CKPT_QUANT_SCALED, true},
-    {"compressed-tensors", "pack-quantized", "_scale", CKPT_QUANT_PACKED, false},
-    {"compressed-tensors", "nvfp4-pack-quantized", "_scale", CKPT_QUANT_FP4, false},
-    {"compressed-tensors", "mxfp4-pack-quantized", "_scale", CKPT_QUANT_FP4, false},
-    {"modelopt", "nvfp4", "_scale", CKPT_QUANT_MODELOPT, false},
-    {"gptq", "gptq", ".scales", CKPT_QUANT_GPTQ, true},
-    {"gptq", "gptq_v2", ".scales", CKPT_QUANT_GPTQ, false},
-    {"auto-round", "auto_round:gptq", ".scales", CKPT_QUANT_GPTQ, true},
-    {"auto-round", "auto_round:auto_gptq", ".scales", CKPT_QUANT_GPTQ, true},
-    {"auto-round", "auto_round:awq", ".scales", CKPT_QUANT_AWQ, false},
-    {"auto-round", "auto_round:auto_awq", ".scales", CKPT_QUANT_AWQ, false},
-    {"awq", "gemm", ".scales", CKPT_QUANT_AWQ, false},
-    {"bitsandbytes", "load_in_4bit", ".absmax", CKPT_QUANT_BNB4, false},
-    {"bitsandbytes", "load_in_8bit", ".SCB", CKPT_QUANT_BNB8, true},
+    {{"fp8", "", QSC_FLOATS}, "_scale_inv", CKPT_QUANT_SCALED, false},
+    {{"fbgemm_fp8", "", "E4M3 with a scale for each row"}, "_scale", CKPT_QUANT_SCALED, false},
+    {{"mxfp4", "", QSC_MXFP4}, "_scales", CKPT_QUANT_SCALED, false},
+    {{QSC_COMPACT, "float-quantized", QSC_FLOATS}, "_scale", CKPT_QUANT_SCALED, false},
+    {{QSC_COMPACT, "naive-quantized", "E4M3 or int8 with such scales"},
+     "_scale",
+     CKPT_QUANT_SCALED,
+     true},
+    {{QSC_COMPACT, "int-quantized", QSC_INT8}, "_scale", CKPT_QUANT_SCALED, true},
+    {{QSC_COMPACT, "pack-quantized", "2, 4 or 8 bits in groups or rows"},
+     "_scale",
+     CKPT_QUANT_PACKED,
+     false},
+    {{QSC_COMPACT, "nvfp4-pack-quantized", QSC_NVFP4}, "_scale", CKPT_QUANT_FP4, false},
+    {{QSC_COMPACT, "mxfp4-pack-quantized", QSC_MXFP4}, "_scale", CKPT_QUANT_FP4, false},
+    {{"modelopt", "nvfp4", QSC_NVFP4}, "_scale", CKPT_QUANT_MODELOPT, false},
+    {{"gptq", "gptq", QSC_GPTQ}, ".scales", CKPT_QUANT_GPTQ, true},
+    {{"gptq", "gptq_v2", QSC_GPTQ}, ".scales", CKPT_QUANT_GPTQ, false},
+    {{"auto-round", "auto_round:gptq", QSC_GPTQ}, ".scales", CKPT_QUANT_GPTQ, true},
+    {{"auto-round", "auto_round:auto_gptq", QSC_GPTQ}, ".scales", CKPT_QUANT_GPTQ, true},
+    {{"auto-round", "auto_round:awq", QSC_AWQ}, ".scales", CKPT_QUANT_AWQ, false},
+    {{"auto-round", "auto_round:auto_awq", QSC_AWQ}, ".scales", CKPT_QUANT_AWQ, false},
+    {{"awq", "gemm", QSC_AWQ}, ".scales", CKPT_QUANT_AWQ, false},
+    {{"bitsandbytes", "load_in_4bit", "NF4 and FP4, also with double quantization"},
+     ".absmax",
+     CKPT_QUANT_BNB4,
+     false},
+    {{"bitsandbytes", "load_in_8bit", "int8 with a factor for each row"},
+     ".SCB",
+     CKPT_QUANT_BNB8,
+     true},
+    {{"mlx", "", "2 to 6 and 8 bits in groups, mxfp4, nvfp4, mxfp8 (folders without quant_method)"},
+     ".scales",
+     CKPT_QUANT_MLX,
+     false},
 };
+
+const ckpt_quantization *ckpt_quantization_at(size_t i)
+{
+    return i < sizeof ways / sizeof *ways ? &ways[i].kind : NULL;
+}
 
 /* State of the parser. */
 typedef struct qsc_reader {
@@ -57,13 +89,11 @@ static const char *qsc_text(const ckpt_value *v, const char *key)
 
 static int qsc_unknown(const qsc_reader *r, const char *what, const char *name)
 {
-    return ckpt_fail(
-        r->err, CKPT_EUNSUPPORTED,
-        "%s: quantization_config: %s '%.100s' cannot be dequantized here (fp8, fbgemm_fp8, mxfp4, "
-        "gptq, awq, auto-round, bitsandbytes, modelopt's NVFP4 and compressed-tensors' float-, "
-        "naive-, int-, pack-, nvfp4-pack- and mxfp4-pack-quantized can): convert without a change "
-        "to pass the weights on as they are",
-        r->path, what, name);
+    return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
+                     "%s: quantization_config: ckpt cannot dequantize %s '%.100s' (ckpt formats "
+                     "lists the kinds that it can): convert without a change to copy the weights "
+                     "as they are",
+                     r->path, what, name);
 }
 
 /*
@@ -75,8 +105,8 @@ static int qsc_choose(qsc_reader *r, const char *method, const char *format)
 
     for (size_t i = 0; !found && i < sizeof ways / sizeof *ways; i++) {
         const qsc_way *s = &ways[i];
-        if (strcmp(s->method, method) == 0 &&
-            (!s->format || (format && strcmp(s->format, format) == 0)))
+        if (strcmp(s->kind.method, method) == 0 &&
+            (!*s->kind.format || (format && strcmp(s->kind.format, format) == 0)))
             found = s;
     }
     if (!found)
@@ -402,6 +432,73 @@ static int qsc_modelopt(qsc_reader *r, const ckpt_value *q)
     return qsc_block(r, 1, (uint64_t)size);
 }
 
+/* ---- MLX ---- */
+
+/* Settings of MLX (mlx 0.32, python/mlx/nn/layers/quantized.py, _defaults_for_mode). */
+static const ckpt_quant_mlx qsc_modes[] = {
+    {"affine", 64, 4}, {"mxfp4", 32, 4}, {"nvfp4", 16, 4}, {"mxfp8", 32, 8}};
+
+/* Read the settings of one object; missing ones have the values of its mode. */
+static int qsc_mlx_one(const qsc_reader *r, const ckpt_value *q, ckpt_quant_mlx *out)
+{
+    const char *mode = qsc_text(q, "mode");
+    const ckpt_value *size = ckpt_value_get(q, "group_size"), *bits = ckpt_value_get(q, "bits");
+    const ckpt_quant_mlx *usual = NULL;
+    int64_t n = 0;
+
+    for (size_t i = 0; i < sizeof qsc_modes / sizeof *qsc_modes; i++) {
+        if (strcmp(qsc_modes[i].mode, mode ? mode : "affine") == 0)
+            usual = &qsc_modes[i];
+    }
+    if (!usual)
+        return qsc_unknown(r, "mode", mode);
+    *out = *usual;
+    if (size && size->kind != CKPT_V_NONE) {
+        if (!ckpt_value_as_int(size, &n) || n < 1)
+            return ckpt_fail(r->err, CKPT_EFORMAT,
+                             "%s: quantization_config: group_size is not a size", r->path);
+        out->group = (uint64_t)n;
+    }
+    if (!bits || bits->kind == CKPT_V_NONE)
+        return CKPT_OK;
+    if (!ckpt_value_as_int(bits, &n) || n < 2 || n > 8 || n == 7 ||
+        (usual != qsc_modes && n != (int64_t)usual->bits))
+        return qsc_unknown(r, "bits", "not 2 to 6 or 8, or not those of the mode");
+    out->bits = (unsigned)n;
+    return CKPT_OK;
+}
+
+int ckpt_quant_mlx_of(const ckpt_quant_scheme *scheme, const char *module, size_t n,
+                      ckpt_quant_mlx *out, const char *path, ckpt_err *err)
+{
+    const ckpt_dict all = ckpt_value_map(scheme->modules);
+    const qsc_reader r = {.path = path, .err = err};
+    const ckpt_value *own = NULL;
+
+    for (uint64_t i = 0; i < all.n; i++) {
+        const ckpt_value *key = all.at[i].key;
+
+        if (key->kind == CKPT_V_STR && key->as.text.n == n &&
+            memcmp(key->as.text.at, module, n) == 0)
+            own = all.at[i].value;
+    }
+    if (own && own->kind == CKPT_V_BOOL && own->as.i == 0)
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "%s: %.*s has scales, but the quantization in config.json excludes it",
+                         path, (int)(n < 200 ? n : 200), module);
+    return qsc_mlx_one(&r, own && own->kind == CKPT_V_DICT ? own : scheme->modules, out);
+}
+
+/* MLX's configuration has no name of a method. */
+static int qsc_mlx(qsc_reader *r, const ckpt_value *q)
+{
+    ckpt_quant_mlx usual;
+    int rc = qsc_mlx_one(r, q, &usual);
+
+    r->way->modules = q;
+    return rc == CKPT_OK ? qsc_choose(r, "mlx", NULL) : rc;
+}
+
 int ckpt_quant_scheme_of(ckpt_quant_scheme *out, const ckpt_value *q, const char *path,
                          ckpt_err *err)
 {
@@ -414,6 +511,8 @@ int ckpt_quant_scheme_of(ckpt_quant_scheme *out, const ckpt_value *q, const char
         .plain = !q, .integers = !q, .ways = q ? 0 : (unsigned)CKPT_QUANT_SCALED};
     if (!q)
         return CKPT_OK;
+    if (!method && ckpt_value_get(q, "group_size") && ckpt_value_get(q, "bits"))
+        return qsc_mlx(&r, q);
     if (!method)
         return qsc_unknown(&r, "quant_method", "(none)");
     if (strcmp(method, "compressed-tensors") == 0)

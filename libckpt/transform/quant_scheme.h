@@ -16,10 +16,11 @@ typedef enum ckpt_quant_ways {
     CKPT_QUANT_PACKED = 2, /* compressed-tensors' words of integers */
     CKPT_QUANT_GPTQ = 4,
     CKPT_QUANT_AWQ = 8,
-    CKPT_QUANT_BNB4 = 16,     /* bitsandbytes' NF4 and FP4 */
-    CKPT_QUANT_BNB8 = 32,     /* bitsandbytes' int8 */
-    CKPT_QUANT_FP4 = 64,      /* compressed-tensors' NVFP4 and MXFP4 */
-    CKPT_QUANT_MODELOPT = 128 /* ModelOpt's NVFP4 */
+    CKPT_QUANT_BNB4 = 16,      /* bitsandbytes' NF4 and FP4 */
+    CKPT_QUANT_BNB8 = 32,      /* bitsandbytes' int8 */
+    CKPT_QUANT_FP4 = 64,       /* compressed-tensors' NVFP4 and MXFP4 */
+    CKPT_QUANT_MODELOPT = 128, /* ModelOpt's NVFP4 */
+    CKPT_QUANT_MLX = 256
 } ckpt_quant_ways;
 
 typedef struct ckpt_quant_scheme {
@@ -35,6 +36,8 @@ typedef struct ckpt_quant_scheme {
     uint64_t group;    /* columns of a group; 0: all */
     bool varies;       /* modules may have other bits and groups, which tensors show */
     bool less_one;     /* zero points are stored less one */
+    /* MLX: the configuration, whose members with names of modules have settings of these */
+    const ckpt_value *modules;
 } ckpt_quant_scheme;
 
 /*
@@ -47,6 +50,23 @@ typedef struct ckpt_quant_scheme {
  */
 int ckpt_quant_scheme_of(ckpt_quant_scheme *out, const ckpt_value *q, const char *path,
                          ckpt_err *err);
+
+/* How MLX stores the numbers of a module. */
+typedef struct ckpt_quant_mlx {
+    const char *mode; /* "affine", "mxfp4", "nvfp4", "mxfp8" */
+    uint64_t group;   /* columns with one scale */
+    unsigned bits;
+} ckpt_quant_mlx;
+
+/*
+ * Find the settings of a module in MLX's configuration.
+ *
+ * module  its name of n bytes: "model.layers.0.mlp.down_proj"
+ * Errors  CKPT_EUNSUPPORTED: another mode or number of bits; CKPT_EFORMAT: bad sizes;
+ *         CKPT_EMISMATCH: the module is not quantized
+ */
+int ckpt_quant_mlx_of(const ckpt_quant_scheme *scheme, const char *module, size_t n,
+                      ckpt_quant_mlx *out, const char *path, ckpt_err *err);
 
 /*
  * Compute the rows and columns of a matrix that share one scale.

@@ -750,6 +750,7 @@ static void quantizes(void)
     const std::vector<float> was = m[up].read<float>();
 
     CHECK(!ckpt::is_quantized(m));
+    CHECK(ckpt::quantizations().size() > 10 && ckpt_quantization_at(1000) == nullptr);
     ckpt::quantize(m, "fp8-channel", {"*.gate_proj.*"}, CKPT_BF16);
     CHECK(m[up].dtype() == CKPT_F8_E4M3);
     CHECK(m["model.layers.0.mlp.gate_proj.weight"].raw().export_dtype == CKPT_BF16);

@@ -7,13 +7,18 @@
 Every weight has the bits that the libraries' own dequantizing gives, and whole models the same logits: fp8 in blocks, and gpt-oss
 with MXFP4.  GPTQ and AWQ, whose libraries need a GPU, have their published formulas here, in torch.
 """
+import contextlib
 import json
 import os
 import sys
 import types
+from pathlib import Path
 
 os.environ['HF_HUB_OFFLINE'] = '1'
 import bitsandbytes
+import mlx.core
+import mlx.utils
+import mlx_lm.utils
 import numpy
 import torch
 import transformers
@@ -367,13 +372,41 @@ def written(a, tmp, name, model):
     return problems
 
 
+MODES = [('affine', bits, group) for bits, group in ((2, 128), (3, 64), (4, 32), (4, 64), (5, 32), (6, 64), (8, 32))]
+MODES += [('mxfp4', 4, 32), ('nvfp4', 4, 16), ('mxfp8', 8, 32), ('mixed', 4, 64)]
+
+
+def of_mlx(a, tmp, dtype):
+    """Folders that mlx-lm quantizes: the floats of its own dequantize_model, and transformers' logits of them."""
+    source, problems = Path(tmp, 'mlx-' + dtype), []
+    LlamaForCausalLM(LlamaConfig(hidden_size=128, intermediate_size=384, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                                 vocab_size=320)).to(DTYPES[dtype]).save_pretrained(source)
+
+    def mixed(path, _):
+        return not path.endswith('q_proj') and {'down_proj': {'group_size': 32, 'bits': 8}, 'up_proj': {'mode': 'nvfp4'}}.get(path.split('.')[-1], True)
+
+    for mode, bits, group in MODES:
+        folder = Path(tmp, '%s-%s-%d-%d' % (source.name, mode, bits, group))
+        folder.mkdir()
+        with contextlib.redirect_stdout(None):
+            made, config = mlx_lm.utils.quantize_model(*mlx_lm.utils.load_model(source), group, bits, mode='affine' if mode == 'mixed' else mode,
+                                                       quant_predicate=mixed if mode == 'mixed' else None)
+        mlx_lm.utils.save_model(folder, made)
+        mlx_lm.utils.save_config(dict(config, keeps={'this': ['}', 1]}), folder / 'config.json')
+        floats = dict(mlx.utils.tree_flatten(mlx_lm.utils.dequantize_model(made).parameters()))
+        mlx.core.save_safetensors(str(folder) + '.safetensors', floats)
+        problems += ['%s %d: %s' % (mode, bits, p) for p in compare(a, str(folder), load_file(str(folder) + '.safetensors'), dtype)]
+        AutoModelForCausalLM.from_pretrained('%s.%s' % (folder, dtype))(torch.arange(16)[None])
+    return problems
+
+
 def main():
     a = arguments()
     tally = Tally(a.verbose)
     torch.manual_seed(0)
     with scratch() as tmp:
         for dtype in 'bf16', 'fp32':
-            for check in blocks, channels, experts, gptq, awq, packed, codes, eight, fp4, modelopt:
+            for check in blocks, channels, experts, gptq, awq, packed, codes, eight, fp4, modelopt, of_mlx:
                 tally.call('%s as %s' % (check.__name__, dtype), check, a, tmp, dtype)
         for four in True, False:
             tally.call('a Llama of transformers and bitsandbytes, %d bits' % (4 if four else 8), saved, a, tmp, four)

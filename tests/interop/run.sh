@@ -33,6 +33,9 @@ if [ -n "$install" ]; then
     # a venv of its own: with its many small packages it must not choose versions for the others
     "$venv/signing/bin/python" -c 'import model_signing' 2>/dev/null ||
         { python3 -m venv "$venv/signing" && "$venv/signing/bin/pip" install -q "${pinned[@]}" model-signing pyopenssl; } || status=1
+    # MLX on processors; only its metal part needs a Mac
+    "$venv/bin/python" -c 'import mlx.core, mlx_lm' 2>/dev/null ||
+        "$venv/bin/pip" install -q "${pinned[@]}" --no-deps mlx mlx-cpu mlx-lm || status=1
     "$venv/bin/python" -c 'import bitsandbytes' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" bitsandbytes || status=1
 fi
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats.c: implements ckpt formats, which lists the formats that can be read and written. */
+#include "ckpt_shape.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/options.h"
@@ -8,6 +9,7 @@
 static void formats_json(void)
 {
     const ckpt_format_info *f;
+    const ckpt_quantization *q;
     json_out j;
 
     json_begin(&j);
@@ -25,7 +27,27 @@ static void formats_json(void)
         json_close(&j, '}');
     }
     json_close(&j, ']');
+    json_open(&j, "quantized", '[');
+    for (size_t i = 0; (q = ckpt_quantization_at(i)); i++) {
+        json_open(&j, NULL, '{');
+        json_text(&j, "method", q->method);
+        json_text(&j, "format", *q->format ? q->format : NULL);
+        json_text(&j, "note", q->note);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
     json_end(&j);
+}
+
+/* Print a line per kind of quantized weights. */
+static void formats_quantized(void)
+{
+    const ckpt_quantization *q;
+
+    out_printf("\nquantized weights of model folders that are read as floats, by quant_method and "
+               "format in config.json:\n");
+    for (size_t i = 0; (q = ckpt_quantization_at(i)); i++)
+        out_printf("%-20s%-22s%s\n", q->method, q->format, q->note);
 }
 
 /* Print a line per format: name, abilities, remark. */
@@ -45,6 +67,8 @@ static int formats_run(cli_args *a, ckpt_err *err)
             out_printf("%-14s%-6s%-7s%s\n", f->name, f->caps & CKPT_CAN_READ ? "read" : "",
                        f->caps & CKPT_CAN_WRITE ? "write" : "", f->note);
     }
+    if (!a->quiet)
+        formats_quantized();
     return CKPT_OK;
 }
 
@@ -63,7 +87,7 @@ const cli_verb verb_formats = {
     .name = "formats",
     .command = "ckpt formats",
     .operands = "",
-    .summary = "List the formats that can be read and written.",
+    .summary = "List the formats that can be read and written, and kinds of quantized weights.",
     .options = formats_options,
     .moot = formats_moot,
     .run = formats_run,

@@ -21,9 +21,9 @@ static const char *const rf_common[] = {
     "_num_labels", "architectures", "attn_implementation", "custom_pipelines", "dtype",
     "finetuning_task", "id2label", "is_llama_config", "label2id", "language", "license",
     "model_type", "name_or_path", "num_labels", "output_past", "predict_special_tokens",
-    "problem_type", "quantization_config", "task_specific_params", "tokenizer_class", "torch_dtype",
-    "torchscript", "transformers.js_config", "transformers_version", "unsloth_fixed",
-    "unsloth_version", "use_bfloat16", "use_cache",
+    "problem_type", "quantization", "quantization_config", "task_specific_params",
+    "tokenizer_class", "torch_dtype", "torchscript", "transformers.js_config",
+    "transformers_version", "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache",
     // what a call returns, and how it is computed
     "chunk_size_feed_forward", "output_attentions", "output_hidden_states", "return_dict",
     "return_dict_in_generate", "tf_legacy_loss",

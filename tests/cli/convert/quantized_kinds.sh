@@ -13,7 +13,7 @@ def load(path):
             for k, v in json.loads(data[8:8 + n]).items() if k != '__metadata__'}
 
 
-def save(path, tensors, quantization, **config):
+def save(path, tensors, stored_as, **config):
     os.makedirs(path, exist_ok=True)
     header, at = {'__metadata__': {'format': 'pt'}}, 0
     for key, (dtype, shape, data) in sorted(tensors.items()):
@@ -23,7 +23,7 @@ def save(path, tensors, quantization, **config):
     text += b' ' * (-len(text) % 8)
     with open(path + '/model.safetensors', 'wb') as f:
         f.write(struct.pack('<Q', len(text)) + text + b''.join(data for _, (_, _, data) in sorted(tensors.items())))
-    whole = dict(json.load(open(BASE + '/config.json')), quantization_config=quantization, **config)
+    whole = dict(json.load(open(BASE + '/config.json')), quantization_config=stored_as, **config)
     json.dump(whole, open(path + '/config.json', 'w'))
 
 
@@ -95,8 +95,31 @@ def fp4(kind, name, rows, cols):
     return made, ('F16', [rows, cols], struct.pack('<%de' % len(q), *floats))
 
 
+def halves(x):
+    return struct.unpack('<e', struct.pack('<e', x))[0]
+
+
+def mlx(name, rows, cols):
+    """Four bits; down_proj has three, and up_proj exponents and E2M1."""
+    bits, module = 3 if 'down_proj' in name else 4, name[:-len('weight')]
+    q = [random.randrange(1 << bits) for _ in range(rows * cols)]
+    number = sum(x << bits * i for i, x in enumerate(q))
+    made = {name: ('U32', [rows, cols * bits // 32], number.to_bytes(len(q) * bits // 8, 'little'))}
+    if 'up_proj' in name:
+        e = [random.randrange(121, 126) for _ in range(len(q) // 32)]
+        made[module + 'scales'] = 'U8', [rows, cols // 32], bytes(e)
+        return made, ('F16', [rows, cols], struct.pack('<%de' % len(q), *[E2M1[c] * 2.0 ** (e[i // 32] - 127) for i, c in enumerate(q)]))
+    s, b = ([halves(random.uniform(-0.1, 0.1)) for _ in range(len(q) // 32)] for _ in range(2))
+    for end, x in ('scales', s), ('biases', b):
+        made[module + end] = half([x[i:i + cols // 32] for i in range(0, len(x), cols // 32)])
+    floats = [halves(halves(c * s[i // 32]) + b[i // 32]) for i, c in enumerate(q)]
+    return made, ('F16', [rows, cols], struct.pack('<%de' % len(q), *floats))
+
+
 def parts(kind, name, rows, cols):
     """Random numbers of four bits in groups of 16, as the kind stores them, and the floats that they stand for."""
+    if kind == 'mlx':
+        return mlx(name, rows, cols)
     if kind in ('nf4', 'int8'):
         return (nf4 if kind == 'nf4' else int8)(name, rows, cols)
     if kind in ('nvfp4', 'modelopt'):
@@ -130,6 +153,8 @@ SETTINGS = {'gptq': {'quant_method': 'gptq', 'bits': 4, 'group_size': 16, 'desc_
             'int8': {'quant_method': 'bitsandbytes', 'load_in_4bit': False, 'load_in_8bit': True},
             'nvfp4': {'quant_method': 'compressed-tensors', 'format': 'nvfp4-pack-quantized', 'config_groups': {'group_0': {
                 'weights': {'num_bits': 4, 'type': 'float', 'strategy': 'tensor_group', 'group_size': 16, 'symmetric': True}}}},
+            'mlx': dict({'group_size': 32, 'bits': 4}, **{'model.layers.%d.mlp.%s_proj' % (i, k): v for i in range(9) for k, v in (
+                ('down', {'group_size': 32, 'bits': 3}), ('up', {'group_size': 32, 'bits': 4, 'mode': 'mxfp4'}))}),
             'modelopt': {'quant_method': 'modelopt', 'quant_algo': 'NVFP4', 'group_size': 16}}
 
 
@@ -180,7 +205,7 @@ if __name__ == '__main__':
     json.dump({'peft_type': 'LORA', 'r': 2, 'lora_alpha': 2, 'target_modules': ['q_proj'], 'base_model_name_or_path': 'x'}, open('lora/adapter_config.json', 'w'))
 EOP
 python3 words.py
-for kind in gptq awq packed nf4 int8 nvfp4 modelopt; do
+for kind in gptq awq packed nf4 int8 nvfp4 modelopt mlx; do
     dtype=fp16
     [ $kind != int8 ] || dtype='f32:*_proj*'
     echo "== $kind"
@@ -263,6 +288,18 @@ bad('exponents', lambda s: tensor(s, 'weight_scale', lambda d, n, b: ('U8', n, b
 bad('wide_scales', lambda s: tensor(s, 'weight_scale', lambda d, n, b: (d, [n[0] // 2, n[1] * 2], b)), 'nvfp4')
 bad('no_second', lambda s: tensor(s, 'weight_scale_2', lambda *t: None), 'modelopt')
 bad('algo', lambda s: None, 'modelopt', quant_algo='NVFP4_AWQ')
+down = 'model.layers.0.mlp.down_proj'
+bad('mlx_biases', lambda s: tensor(s, 'biases', lambda *t: None), 'mlx')
+bad('mlx_few', lambda s: tensor(s, 'biases', lambda d, n, b: (d, [n[0], n[1] - 1], b[:n[0] * (n[1] - 1) * 2])), 'mlx')
+bad('mlx_scales', lambda s: tensor(s, 'scales', lambda *t: None), 'mlx')
+bad('mlx_bits', lambda s: None, 'mlx', **{down: {'group_size': 32, 'bits': 7}})
+bad('mlx_group', lambda s: None, 'mlx', **{down: {'group_size': 64, 'bits': 3}})
+bad('mlx_mode', lambda s: None, 'mlx', mode='mxfp6')
+bad('mlx_codes', lambda s: None, 'mlx', **{down: {'mode': 'mxfp4'}})
+bad('mlx_excluded', lambda s: None, 'mlx', **{down: False})
+bad('mlx_stray', lambda s: s.update({down + '.zeros': s['model.norm.weight']}), 'mlx')
+bad('mlx_signed', lambda s: tensor(s, 'weight', lambda d, n, b: ('I32', n, b)), 'mlx')
+save('mlx_twice', quantize('mlx')[0], SETTINGS['mlx'], **{'quantization': {'group_size': 64, 'bits': 4}})
 stored = quantize('gptq')[0]
 save('conv1d', stored, SETTINGS['gptq'], model_type='gpt2')
 save('auto_round', stored, dict(SETTINGS['gptq'], quant_method='auto-round', packing_format='auto_round:auto_gptq', checkpoint_format=None))
@@ -271,8 +308,12 @@ EOP
 for f in no_zeros no_words no_scales index negative short_index few_scales wide_zeros odd_scales flat other_words twice stray two_bits five_bits groups no_group \
     marlin two_formats adapter dynamic pack_dtype gemv llm_awq three awq_zeros no_shape shape rows even zero_rows nibbles stray_packed no_state no_absmax \
     no_map no_nested other_map few_factors no_json state_shape state_size state_block state_type state_dtype both few_rows no_rows tiles \
-    no_global zero_global two_globals exponents wide_scales no_second algo conv1d auto_round auto_round_2; do
+    no_global zero_global two_globals exponents wide_scales no_second algo \
+    mlx_biases mlx_few mlx_scales mlx_bits mlx_group mlx_mode mlx_codes mlx_excluded mlx_stray mlx_signed mlx_twice conv1d auto_round auto_round_2; do
     ckpt convert -q $f out --to hf --dtype fp16
     echo "$f $? $(ls -d out 2>&1)"
     rm -rf out
 done 2>&1 | grep -v 'ckpt: warning'
+echo "== MLX: another model's tensors"
+sed 's/"llama"/"qwen3_next"/' mlx/config.json >config.json && mv config.json mlx
+ckpt convert mlx mlx.again --to hf --dtype fp16 --strict 2>&1 | grep -c 'MLX wrote these weights'
