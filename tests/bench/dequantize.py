@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Quantized folders as bf16: `ckpt convert` beside a script that loads all weights and calls the kind's own library, in turns.
+
+  dequantize.py --bin build/bin [--matrices 24] [--repeat 2] [--kinds mlx,nf4,packed,gptq]
+
+Matrices are 4096 x 4096.  MLX, bitsandbytes and compressed-tensors dequantize on the processor; GPTQ has its arithmetic in torch.
+"""
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from bench import clear, measure, row, tree_bytes
+
+SIDE, GROUP = 4096, 128
+PACKED = {'quant_method': 'compressed-tensors', 'format': 'pack-quantized', 'config_groups': {'group_0': {
+    'weights': {'num_bits': 4, 'type': 'int', 'strategy': 'group', 'group_size': GROUP, 'symmetric': True}}}}
+CONFIGS = {'mlx': {'group_size': 64, 'bits': 4}, 'packed': PACKED,
+           'nf4': {'quant_method': 'bitsandbytes', 'load_in_4bit': True, 'load_in_8bit': False},
+           'gptq': {'quant_method': 'gptq', 'bits': 4, 'group_size': GROUP, 'desc_act': False, 'sym': True, 'checkpoint_format': 'gptq_v2'}}
+
+
+def words(torch, *shape):
+    return torch.randint(-2**31, 2**31 - 1, shape, dtype=torch.int32)
+
+
+def parts(kind, name):
+    """One quantized matrix."""
+    if kind == 'mlx':
+        import mlx.core as mx
+        made = mx.quantize(mx.random.normal((SIDE, SIDE)).astype(mx.bfloat16) * 0.02, group_size=64, bits=4)
+        return {name + end: x for end, x in zip(('.weight', '.scales', '.biases'), made)}
+    import torch
+    groups = SIDE // GROUP
+    scales = (torch.rand(SIDE, groups) * 0.01).half()
+    if kind == 'nf4':
+        import bitsandbytes.functional as bnb
+        q, state = bnb.quantize_4bit(torch.randn(SIDE, SIDE).bfloat16() * 0.02, quant_type='nf4', compress_statistics=True)
+        return dict({name + '.weight': q}, **{name + '.weight.' + k: v for k, v in state.as_dict(packed=True).items()})
+    if kind == 'packed':
+        return {name + '.weight_packed': words(torch, SIDE, SIDE // 8), name + '.weight_scale': scales,
+                name + '.weight_shape': torch.tensor([SIDE, SIDE])}
+    return {name + '.qweight': words(torch, SIDE // 8, SIDE), name + '.qzeros': words(torch, groups, SIDE // 8),
+            name + '.scales': scales.T.contiguous(), name + '.g_idx': torch.arange(SIDE, dtype=torch.int32) // GROUP}
+
+
+def make(kind, folder, n):
+    os.makedirs(folder)
+    tensors = {}
+    for i in range(n):
+        tensors.update(parts(kind, 'model.layers.%d.mlp.down_proj' % i))
+    path = os.path.join(folder, 'model.safetensors')
+    if kind == 'mlx':
+        import mlx.core as mx
+        mx.save_safetensors(path, tensors, metadata={'format': 'mlx'})
+    else:
+        from safetensors.torch import save_file
+        save_file(tensors, path, metadata={'format': 'pt'})
+    with open(os.path.join(folder, 'config.json'), 'w', encoding='utf-8') as f:
+        json.dump({'model_type': 'llama', 'torch_dtype': 'bfloat16', 'quantization_config': CONFIGS[kind]}, f)
+
+
+def peer_mlx(source, out):
+    import mlx.core as mx
+    t = mx.load(source)
+    mx.save_safetensors(out, {k: mx.dequantize(v, t[k[:-6] + 'scales'], t[k[:-6] + 'biases'], group_size=64, bits=4)
+                              for k, v in t.items() if k.endswith('weight')})
+
+
+def peer(kind, source, out):
+    """What people run: everything in memory, matrix by matrix."""
+    if kind == 'mlx':
+        return peer_mlx(source, out)
+    import torch
+    from safetensors.torch import load_file, save_file
+    t, floats, shift = load_file(source), {}, torch.arange(0, 32, 4, dtype=torch.int32)
+    for k in [k for k in t if k.endswith(('.weight', '.weight_packed', '.qweight'))]:
+        name = k[:k.rindex('.')]
+        if kind == 'nf4':
+            import bitsandbytes.functional as bnb
+            state = {x[len(k) + 1:]: v for x, v in t.items() if x.startswith(k + '.')}
+            x = bnb.dequantize_4bit(t[k], bnb.QuantState.from_dict(state, device=torch.device('cpu')))
+        elif kind == 'packed':
+            from compressed_tensors.compressors.pack_quantized.base import unpack_from_int32
+            x = unpack_from_int32(t[k], 4, torch.Size((SIDE, SIDE))).half() * t[name + '.weight_scale'].repeat_interleave(GROUP, 1)
+        else:
+            q = (t[k][:, None, :] >> shift[:, None]).bitwise_and_(15).reshape(SIDE, SIDE)
+            zero = (t[name + '.qzeros'][:, :, None] >> shift).bitwise_and_(15).reshape(-1, SIDE)
+            group = t[name + '.g_idx'].long()
+            x = ((q - zero[group]).half() * t[name + '.scales'][group]).T
+        floats[name + '.weight'] = x.bfloat16().contiguous()
+    save_file(floats, out, metadata={'format': 'pt'})
+    return None
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('--bin', default='build/bin')
+    p.add_argument('--matrices', type=int, default=24)
+    p.add_argument('--repeat', type=int, default=2)
+    p.add_argument('--kinds', default=','.join(CONFIGS))
+    p.add_argument('--peer', nargs=3)
+    p.add_argument('--make', nargs=3)
+    a = p.parse_args()
+    if a.make:
+        make(a.make[0], a.make[1], int(a.make[2]))
+        return 0
+    if a.peer:
+        peer(*a.peer)
+        return 0
+    print('\n### Quantized folders to bf16, %d matrices of %d x %d, median of %d\n' % (a.matrices, SIDE, SIDE, a.repeat))
+    row(['kind', 'GB out', 'ckpt convert, s', 'peak MiB', 'one thread, s', 'its library, s', 'peak MiB', 'cp of the output, sync, s'])
+    row(['---'] * 8)
+    with tempfile.TemporaryDirectory(dir=os.environ.get('WORK')) as work:
+        for kind in a.kinds.split(','):
+            src, out, other, copy = (os.path.join(work, x) for x in (kind, 'out', 'other.safetensors', 'copy'))
+            # the memory of this process would count as that of the programs that it starts
+            subprocess.run([sys.executable, os.path.abspath(__file__), '--make', kind, src, str(a.matrices)], check=True)
+            ckpt = [os.path.join(a.bin, 'ckpt'), 'convert', '-q', src, out, '--to', 'hf', '--dtype', 'bf16']
+            script = [sys.executable, os.path.abspath(__file__), '--peer', kind, os.path.join(src, 'model.safetensors'), other]
+            (ours, mem), (one, _), (theirs, peak) = measure([(ckpt, clear(out)), (ckpt + ['-j', '1'], clear(out)), (script, None)], a.repeat)
+            [(cp, _)] = measure([(['sh', '-c', 'cp -r "$1" "$2" && find "$2" -type f -exec sync {} +', 'sh', out, copy], clear(copy))], a.repeat)
+            row([kind, '%.2f' % (tree_bytes(out) / 1e9), '%.2f' % ours, mem, '%.2f' % one, '%.2f' % theirs, peak, '%.2f' % cp])
+            for path in (src, out, copy):
+                shutil.rmtree(path)
+            os.unlink(other)
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
