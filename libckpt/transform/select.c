@@ -250,8 +250,14 @@ static int sel_proved(ckpt_map *map, const ckpt_remap *r, ckpt_err *err)
 /* Apply a layout map; a failure leaves the map half changed. */
 static int sel_remap(ckpt_map *map, ckpt_remap *r, const ckpt_remap_how *how, ckpt_err *err)
 {
+    const bool lora = ckpt_remap_lora(r, map);
+
     sel_drop_ties(map);
-    int rc = ckpt_remap_apply(map, r, how, err);
+    int rc = lora ? ckpt_remap_lora_begin(map, how->backwards, err) : CKPT_OK;
+    if (rc == CKPT_OK)
+        rc = ckpt_remap_apply(map, r, how, err);
+    if (rc == CKPT_OK && lora)
+        rc = ckpt_remap_lora_end(map, !how->backwards, err);
     return rc == CKPT_OK ? sel_proved(map, r, err) : rc;
 }
 

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libckpt/map/extent.h"
 #include "libckpt/map/order.h"
 #include "libckpt/transform/keymap/head.h"
 #include "libckpt/transform/keymap/instance.h"
@@ -442,8 +441,8 @@ static void ap_own(ap_state *s, const ckpt_rm_capture *c)
 static int ap_try(ap_state *s, ckpt_rm_rule *rule, const ckpt_rm_capture *c, bool *took)
 {
     ckpt_rm_instance *in = s->in;
-    bool complete = true;
-    int rc = CKPT_OK;
+    bool complete = true, rename = rule->term[0].at[0].plain;
+    int rc = s->facts.lora ? ckpt_rm_lora_check(in, rule, &rename, s->err) : CKPT_OK;
 
     if (rule->term[in->to].at[0].joins != CKPT_RM_APART)
         return CKPT_OK; // one tensor cannot be split again into several
@@ -458,7 +457,7 @@ static int ap_try(ap_state *s, ckpt_rm_rule *rule, const ckpt_rm_capture *c, boo
     if (rule->term[in->from].at[0].joins != CKPT_RM_APART)
         rc = ap_join(s, rule->term[in->from].at[0].joins);
     else
-        rc = rule->term[0].at[0].plain ? ap_rename(s) : ap_instance(s);
+        rc = rename ? ap_rename(s) : ap_instance(s);
     *took = rule->met = rc != AP_MISFIT;
     return *took ? rc : CKPT_OK;
 }
@@ -477,8 +476,10 @@ static int ap_rules(ap_state *s, size_t at, size_t n_moment, bool *took)
         if (rule->off)
             continue;
         if (rule->does == CKPT_RM_DROP && rule->side == s->in->from &&
-            ckpt_rm_match(&rule->term[0].at[0], t->name + n_moment, &c))
+            ckpt_rm_match(&rule->term[0].at[0], t->name + n_moment, &c)) {
             s->r->proof.n_dropped += *took = s->taken[at] = rule->met = true;
+            rc = s->facts.lora ? ckpt_rm_lora_check(s->in, rule, &(bool){false}, s->err) : CKPT_OK;
+        }
         for (size_t k = 0; rule->does == CKPT_RM_EQUAL && !*took && rc == CKPT_OK &&
                            k < rule->term[s->in->from].n;
              k++) {
@@ -500,7 +501,7 @@ static int ap_tensor(ap_state *s, size_t at)
     s->near = (ckpt_err){0};
     s->now = s->group ? s->group[at] : 0;
     rc = ap_rules(s, at, n_moment, &took);
-    if (rc == CKPT_OK && !took && n_moment > 0)
+    if (rc == CKPT_OK && !took && n_moment > 0 && !s->facts.lora)
         rc = ap_rules(s, at, 0, &took);
     if (rc != CKPT_OK || took)
         return rc;
@@ -641,31 +642,6 @@ static int ap_special(ap_state *s, bool before)
     return rc;
 }
 
-/*
- * Tied names get the bytes if their owner became another tensor; if their owner only has another
- * name, they are tied to that.
- */
-static void ap_owners(ap_state *s)
-{
-    for (size_t i = 0; i < s->made.n; i++) {
-        ckpt_tensor *t = s->made.at[i];
-        const ckpt_tensor *owner = t->owner, *now = NULL;
-
-        for (size_t k = 0; owner && !now && k < s->made.n; k++) {
-            const ckpt_tensor *o = s->made.at[k];
-            bool same = o == owner ||
-                        (!o->owner && ckpt_extent_is_shared(o, owner) && o->twin == owner->twin);
-            now = same && o != t ? o : NULL;
-        }
-        if (owner && !now) {
-            ckpt_extent_share(t, owner);
-            t->twin = owner->twin;
-            t->addend = owner->addend;
-        }
-        t->owner = now;
-    }
-}
-
 /* Switch rules for other models off; without the key, those that only rename tensors are tried. */
 static void ap_switch(ap_state *s)
 {
@@ -708,6 +684,7 @@ static int ap_expressions(ap_state *s, ckpt_rm_rule *rule, ckpt_rm_term *t)
 
 static int ap_run(ap_state *s)
 {
+    const bool lora = s->facts.lora;
     int rc = CKPT_OK;
 
     ap_switch(s);
@@ -718,7 +695,7 @@ static int ap_run(ap_state *s)
                 rc = ap_expressions(s, rule, &rule->term[side].at[k]);
         }
     }
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && !lora)
         rc = ap_special(s, true);
     s->taken = ckpt_alloc(s->map->tensors.n + 1);
     if (rc == CKPT_OK && !s->taken)
@@ -730,19 +707,19 @@ static int ap_run(ap_state *s)
     s->now = 0;
     if (rc == CKPT_OK)
         rc = ap_left_over(s);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && !lora)
         rc = ap_special(s, false);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && !lora)
         rc = ckpt_rm_config(s->map, &s->facts, s->err);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && !lora)
         rc = ckpt_rm_fields(s->map, &s->facts, s->err);
     if (rc == CKPT_OK && s->r->keys.n > 0 && s->in->from == 0)
         rc = ckpt_rm_keys(s->map, &s->facts, s->err);
-    else if (rc == CKPT_OK && s->r->keys.n > 0)
+    else if (rc == CKPT_OK && s->r->keys.n > 0 && !lora)
         rc = ckpt_rm_drop_keys(s->map, &s->facts, s->err);
     if (rc != CKPT_OK)
         return rc;
-    ap_owners(s);
+    ckpt_rm_owners(&s->made);
     const ckpt_tensor **step = NULL;
     if (s->group)
         rc = ckpt_rm_state(s->map, &s->made, s->made_group.at, &step, s->err);

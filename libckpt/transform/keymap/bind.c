@@ -233,9 +233,11 @@ static int bind_finish(ckpt_rm_instance *in, unsigned side, size_t term, ckpt_er
         if (open != CKPT_RM_NO_NAME)
             return ckpt_fail(err, CKPT_EMISSING,
                              "%s:%u: the size %.60s in '%.100s' is unknown; set it with --size "
-                             "%.60s=NUMBER",
+                             "%.60s=NUMBER%s",
                              in->f->r->name, in->rule->line, bind_name(in, open),
-                             in->rule->term[side].at[term].text, bind_name(in, open));
+                             in->rule->term[side].at[term].text, bind_name(in, open),
+                             in->f->lora ? ", or name the base model's config.json with --config"
+                                         : "");
         if (!ok)
             return ckpt_fail(err, CKPT_ELIMIT, "%s:%u: the product of the sizes overflows",
                              in->f->r->name, in->rule->line);

@@ -27,6 +27,7 @@ typedef struct ckpt_rm_facts {
     const ckpt_value *beside[4];
     /* entries of how->sizes that are not sizes of the layout map; NULL: none */
     ckpt_value *given;
+    bool lora; /* the tensors are those of a LoRA adapter (lora.c) */
 } ckpt_rm_facts;
 
 /*
@@ -131,8 +132,8 @@ int ckpt_rm_fields(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err);
 const char *ckpt_rm_key_name(const ckpt_keys *keys, const ckpt_rm_facts *f, const char *name);
 
 /*
- * Evaluate the keys of the layout map into map->keys. Errors: CKPT_EMISSING, CKPT_EUSAGE;
- * CKPT_ELIMIT
+ * Evaluate the keys of the layout map into map->keys; an adapter keeps its own, and gets the
+ * architecture. Errors: CKPT_EMISSING, CKPT_EUSAGE; CKPT_ELIMIT
  */
 int ckpt_rm_keys(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err);
 

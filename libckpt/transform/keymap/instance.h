@@ -91,6 +91,12 @@ int ckpt_rm_joined(ckpt_tensor **out, ckpt_rm_instance *in, const ckpt_rm_member
                    ckpt_rm_joins how, ckpt_err *err);
 
 /*
+ * Tied names get the bytes if their owner became another tensor; if their owner only has another
+ * name, they are tied to that.
+ */
+void ckpt_rm_owners(const ckpt_tensors *made);
+
+/*
  * Per tensor of the map: 1 + its group in the state, 0: none; the caller frees it. In a waiting
  * state (map.h), moments of the parameters that the map lacks have a group too. NULL in *out: there
  * is no state.
@@ -121,5 +127,16 @@ int ckpt_rm_plus(ckpt_tensor *t, ckpt_rm_instance *in, ckpt_err *err);
 
 /* Set source, at and stride of a source's member. */
 int ckpt_rm_place(ckpt_rm_instance *in, ckpt_rm_member *m, ckpt_err *err);
+
+/* ---- lora.c ---- */
+
+/*
+ * Check that the current tensor's update can follow a rule for its weight; *name: only by another
+ * name, without the rule's axes.
+ *
+ * Errors   CKPT_EUNSUPPORTED
+ */
+int ckpt_rm_lora_check(const ckpt_rm_instance *in, const ckpt_rm_rule *rule, bool *name,
+                       ckpt_err *err);
 
 #endif

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * joined.c: makes one tensor from several of one shape: copies of each other, or addends of a sum
- * or mean.
+ * or mean; gives tied names their owners among new tensors.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "libckpt/copy/mean.h"
+#include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"
 #include "libckpt/transform/keymap/instance.h"
 
@@ -99,4 +101,26 @@ int ckpt_rm_joined(ckpt_tensor **out, ckpt_rm_instance *in, const ckpt_rm_member
     if (!*out)
         return ckpt_fail_memory(err);
     return how == CKPT_RM_SUM ? jo_sum_of(*out, in, from, err) : CKPT_OK;
+}
+
+void ckpt_rm_owners(const ckpt_tensors *made)
+{
+    assert(made);
+    for (size_t i = 0; i < made->n; i++) {
+        ckpt_tensor *t = made->at[i];
+        const ckpt_tensor *owner = t->owner, *now = NULL;
+
+        for (size_t k = 0; owner && !now && k < made->n; k++) {
+            const ckpt_tensor *o = made->at[k];
+            bool same = o == owner ||
+                        (!o->owner && ckpt_extent_is_shared(o, owner) && o->twin == owner->twin);
+            now = same && o != t ? o : NULL;
+        }
+        if (owner && !now) {
+            ckpt_extent_share(t, owner);
+            t->twin = owner->twin;
+            t->addend = owner->addend;
+        }
+        t->owner = now;
+    }
 }

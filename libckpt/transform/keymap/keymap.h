@@ -75,6 +75,19 @@ bool ckpt_remap_fits(ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *how);
  */
 int ckpt_remap_apply(ckpt_map *map, ckpt_remap *r, const ckpt_remap_how *how, ckpt_err *err);
 
+/* True if the layout map is between Hugging Face and GGUF, and the keys declare an adapter. */
+bool ckpt_remap_lora(const ckpt_remap *r, const ckpt_map *map);
+
+/*
+ * Give the tensors of a LoRA adapter the names by which rules apply to them, in place; _end gives
+ * them the names of adapter files.
+ *
+ * right    the layout of the tensors: false: Hugging Face, true: GGUF
+ * Errors   CKPT_EUNSUPPORTED: a tensor that is no matrix of a LoRA update; CKPT_ELIMIT
+ */
+int ckpt_remap_lora_begin(ckpt_map *map, bool right, ckpt_err *err);
+int ckpt_remap_lora_end(ckpt_map *map, bool right, ckpt_err *err);
+
 /* Its name in messages. */
 const char *ckpt_remap_name(const ckpt_remap *r);
 

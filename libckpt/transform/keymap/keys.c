@@ -111,8 +111,17 @@ int ckpt_rm_keys(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err)
     ckpt_keys keys = {0};
     int rc = CKPT_OK;
 
-    for (size_t i = 0; rc == CKPT_OK && i < f->r->keys.n; i++)
-        rc = rkey_add(&keys, f, &f->r->keys.at[i], err);
+    // an adapter has its own keys, and of the model's only the architecture
+    for (size_t i = 0; rc == CKPT_OK && i < f->r->keys.n; i++) {
+        if (!f->lora || strcmp(f->r->keys.at[i].key, "general.architecture") == 0)
+            rc = rkey_add(&keys, f, &f->r->keys.at[i], err);
+    }
+    for (size_t i = 0; rc == CKPT_OK && f->lora && i < map->keys.n; i++) {
+        ckpt_key *key = ckpt_vec_push(&keys);
+        if (key)
+            *key = map->keys.at[i];
+        rc = key ? CKPT_OK : ckpt_fail_memory(err);
+    }
     ckpt_vec_free(&map->keys); // the target gets its own keys: drop those of the source
     if (rc == CKPT_OK)
         map->keys = keys;
