@@ -88,6 +88,8 @@ static bool gmx_is_v(const ckpt_tensor *t)
  * F32. */
 static bool gmx_is_chosen(const ckpt_tensor *t)
 {
+    if (gmx_ends(t->name, ".weight.lora_a") || gmx_ends(t->name, ".weight.lora_b"))
+        return t->ndim >= 2;
     return t->ndim >= 2 && gmx_ends(t->name, "weight") && !gmx_has(t, "_norm.weight") &&
            !gmx_has(t, "ffn_gate_inp.weight") && strcmp(t->name, "position_embd.weight") != 0 &&
            strcmp(t->name, "token_types.weight") != 0;

@@ -98,10 +98,22 @@ static void gmo_title(char *name)
     }
 }
 
+/* True for a file whose keys declare a LoRA adapter. */
+static bool gmo_is_adapter(const ckpt_map *to)
+{
+    const ckpt_key *type = ckpt_gguf_key(to, "general.type");
+
+    return type && ckpt_value_is(type->value, "adapter");
+}
+
 static int gmo_general(ckpt_map *to, const ckpt_map *from, uint64_t number, ckpt_err *err)
 {
     char label[48];
-    const char *folder = from->model_folder ? from->model_folder : from->path ? from->path : "";
+    const bool adapter = gmo_is_adapter(to);
+    // the model's folder is that of an adapter's base
+    const char *folder = from->model_folder && !adapter ? from->model_folder
+                         : from->path                   ? from->path
+                                                        : "";
     const char *base = ckpt_path_base(to->arena, folder);
     char *name = base ? ckpt_arena_string(to->arena, base, strlen(base)) : NULL;
     int rc = name ? gmo_default_text(to, "general.type", "model", err) : ckpt_fail_memory(err);
@@ -111,9 +123,9 @@ static int gmo_general(ckpt_map *to, const ckpt_map *from, uint64_t number, ckpt
         gmo_title(name);
     if (rc == CKPT_OK && *name)
         rc = gmo_default_text(to, "general.name", name, err);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && !adapter)
         rc = gmo_default_text(to, "general.size_label", label, err);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && !adapter)
         rc = gmo_put_u32(to, "general.file_type", number, err);
     if (rc == CKPT_OK)
         rc = gmo_put_u32(to, "general.quantization_version", 2, err);
@@ -148,6 +160,21 @@ static int gmo_sort(ckpt_map *to, ckpt_err *err)
     return ckpt_map_reindex(to, err);
 }
 
+/* Refuse types and files of models for an adapter: llama.cpp's converter writes four types. */
+static int gmo_check_adapter(const ckpt_map *to, const ckpt_target *target, ckpt_err *err)
+{
+    if (!gmo_is_adapter(to))
+        return CKPT_OK;
+    if (target->mixture || (ckpt_dtype_packed(target->dtype) && target->dtype != CKPT_Q8_0))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "dtype: an adapter in GGUF has f32, f16, bf16 or q8_0, not %s",
+                         target->mixture ? target->mixture : ckpt_dtype_name(target->dtype));
+    return target->max_shard_size == 0
+               ? CKPT_OK
+               : ckpt_fail(err, CKPT_EUSAGE,
+                           "max_shard_size: llama.cpp loads an adapter from one file only");
+}
+
 /* Set types, order and keys. */
 static int gmo_whole(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
@@ -155,10 +182,10 @@ static int gmo_whole(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     bool asked = target->mixture || target->dtype != CKPT_DTYPE_NONE;
     bool again = from->files.n > 0 && from->files.at[0].format == to->files.at[0].format;
     uint64_t number = 0;
-    int rc = CKPT_OK;
+    int rc = gmo_check_adapter(to, target, err);
 
     // a file without a model keeps its types and order, unless the type needs rules
-    if (!model && !again)
+    if (rc == CKPT_OK && !model && !again)
         rc = ckpt_map_note(to, CKPT_WARNING, err,
                            "no key says which architecture this is: llama.cpp will not load the "
                            "file as a model");
@@ -173,7 +200,7 @@ static int gmo_whole(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
         rc = gmo_general(to, from, number, err);
     if (rc == CKPT_OK && to->importance)
         rc = ckpt_gguf_weigh(to, from, number, err);
-    if (!model)
+    if (!model || gmo_is_adapter(to))
         return rc;
     if (rc == CKPT_OK && !again && !target->skip_side_files)
         rc = ckpt_gguf_tokenizer(to, from, err);

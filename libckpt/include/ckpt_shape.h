@@ -287,6 +287,25 @@ typedef struct ckpt_adapter_only {
  */
 CKPT_API int ckpt_map_keep_adapter(ckpt_map *map, const ckpt_adapter_only *only, ckpt_err *err);
 
+/*
+ * Give a LoRA adapter of PEFT the keys of an adapter in GGUF, in place; a layout map from "hf" to
+ * "gguf" then converts its matrices by the rules for the weights that they change, and needs the
+ * base model's configuration for that (ckpt_remap_opts.config_text).
+ *
+ * config   path of adapter_config.json; NULL: the one in the folder of the map
+ * Errors   CKPT_EUSAGE: there is none; CKPT_EUNSUPPORTED: llama.cpp cannot apply such an adapter;
+ *          CKPT_EMISSING, CKPT_EMISMATCH: its tensors are incomplete, or have other ranks
+ */
+CKPT_API int ckpt_map_adapter_keys(ckpt_map *map, const char *config, ckpt_err *err);
+
+/*
+ * Make the adapter_config.json that "hf" and "hf-bin" targets write, in place, from the keys of an
+ * adapter in GGUF that a layout map has converted; does nothing for other maps.
+ *
+ * Errors   CKPT_EUNSUPPORTED: PEFT cannot apply such an adapter; CKPT_EMISSING, CKPT_EMISMATCH
+ */
+CKPT_API int ckpt_map_adapter_config(ckpt_map *map, ckpt_err *err);
+
 /* ---- merging models ---- */
 
 typedef struct ckpt_merge_model {

@@ -269,6 +269,22 @@ inline void keep_adapter(map &m, std::string_view config, std::string_view name 
     m.done(ckpt_map_keep_adapter(m.get(), &c, &err), err);
 }
 
+/* config  path of adapter_config.json; "": the one in the folder of the map */
+inline void adapter_keys(map &m, std::string_view config = {})
+{
+    const detail::text path(config);
+    ckpt_err err = ckpt_err();
+
+    m.done(ckpt_map_adapter_keys(m.get(), path.or_null(), &err), err);
+}
+
+inline void adapter_config(map &m)
+{
+    ckpt_err err = ckpt_err();
+
+    m.done(ckpt_map_adapter_config(m.get(), &err), err);
+}
+
 struct merge_model {
     std::string path;
     double weight = 1;

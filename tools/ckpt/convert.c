@@ -58,6 +58,12 @@ static bool convert_to_folder(const write_args *a)
     return strcmp(a->target.format, "hf") == 0 || strcmp(a->target.format, "hf-bin") == 0;
 }
 
+/* True if the output can be an adapter instead of a model. */
+static bool convert_to_adapter(const write_args *a)
+{
+    return convert_to_folder(a) || strcmp(a->target.format, "gguf") == 0;
+}
+
 /* True if an adapter, given as its folder or as a file in it, lies in this folder. */
 static bool convert_lies_in(const char *adapter, const char *folder)
 {
@@ -102,14 +108,14 @@ static int convert_check_adapters(const prepare_args *a, ckpt_err *err)
         return fail(err, CKPT_EUSAGE,
                     "--adapter-only exports an adapter, and --adapter merges one: give only one of "
                     "these options");
-    if (!a->adapter_only && !a->adapters.n && !convert_to_folder(&a->write) &&
+    if (!a->adapter_only && !a->adapters.n && !convert_to_adapter(&a->write) &&
         (a->adapter_config || a->adapter_name))
         return fail(err, CKPT_EUSAGE, "--%s needs --adapter-only or --adapter",
                     a->adapter_config ? "adapter-config" : "adapter-name");
     if (a->untie && a->tie)
         return fail(err, CKPT_EUSAGE, "--tie and --untie exclude each other");
-    if (a->adapter_only && !convert_to_folder(&a->write))
-        return fail(err, CKPT_EUSAGE, "--adapter-only needs --to hf or --to hf-bin");
+    if (a->adapter_only && !convert_to_adapter(&a->write))
+        return fail(err, CKPT_EUSAGE, "--adapter-only needs --to hf, --to hf-bin or --to gguf");
     return convert_check_own_folder(a, err);
 }
 
@@ -136,6 +142,15 @@ static int convert_ties(ckpt_map *map, const prepare_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* True if the output is a GGUF file, and its source an adapter, or a run that trained one. */
+static bool convert_is_gguf_adapter(const ckpt_map *map, const prepare_args *a)
+{
+    const ckpt_tensor *t = ckpt_map_tensor_count(map) > 0 ? ckpt_map_tensor_at(map, 0) : NULL;
+
+    return t && a->write.map && !a->adapters.n && strcmp(a->write.target.format, "gguf") == 0 &&
+           strncmp(t->name, "base_model.model.", 17) == 0;
+}
+
 /*
  * A run that trained an adapter has tensor names that loaders do not know, so a folder made from it
  * is an adapter folder.  If it contains its base, and no adapter configuration is known, all
@@ -146,7 +161,7 @@ static int convert_adapter_out(ckpt_map *map, prepare_args *a, ckpt_err *err)
     const ckpt_adapter_only only = {
         .size = sizeof only, .config = a->adapter_config, .name = a->adapter_name};
     hub_adapter kind =
-        convert_to_folder(&a->write) && !a->adapters.n ? hub_adapter_of(map) : HUB_NONE;
+        convert_to_adapter(&a->write) && !a->adapters.n ? hub_adapter_of(map) : HUB_NONE;
     bool asked = a->adapter_only || a->adapter_config || a->adapter_name;
 
     if (kind == HUB_NOT_LORA && !asked)
@@ -154,13 +169,14 @@ static int convert_adapter_out(ckpt_map *map, prepare_args *a, ckpt_err *err)
                     "knows, and its adapter is not LoRA: load it with PEFT and merge it there "
                     "(merge_and_unload), or save it as an adapter (save_pretrained)");
     if ((kind == HUB_NONE || kind == HUB_NOT_LORA) && !a->adapter_only) {
-        if (asked && !a->adapters.n)
+        if (asked && !a->adapters.n && !convert_is_gguf_adapter(map, a))
             say_warning("--adapter-%s has no effect: the source trained no LoRA adapter",
                         a->adapter_config ? "config" : "name");
         return CKPT_OK;
     }
     int rc = ckpt_map_keep_adapter(map, &only, err);
-    if (rc == CKPT_EUSAGE && !asked && kind == HUB_WITH_BASE && strstr(err->text, "--adapter-c")) {
+    if (rc == CKPT_EUSAGE && !asked && kind == HUB_WITH_BASE && convert_to_folder(&a->write) &&
+        strstr(err->text, "--adapter-c")) {
         *err = (ckpt_err){0};
         say_warning(
             "the tensors have the names of a model in PEFT training, which no loader knows: use "
@@ -229,7 +245,11 @@ static int convert_adapt(ckpt_map *map, prepare_args *a, ckpt_err *err)
     convert_free_paths(&all);
     if (rc == CKPT_OK && renamed)
         rc = hub_rename(map, &from, HUB_TO_FILES, &renamed, err);
-    return rc == CKPT_OK ? convert_adapter_out(map, a, err) : rc;
+    if (rc == CKPT_OK)
+        rc = convert_adapter_out(map, a, err);
+    if (rc == CKPT_OK && convert_is_gguf_adapter(map, a))
+        rc = ckpt_map_adapter_keys(map, a->adapter_config, err);
+    return rc;
 }
 
 /* True if the output must store floats, so a quantized source is dequantized. */
@@ -294,6 +314,8 @@ static int convert_shape(ckpt_map *map, prepare_args *a, ckpt_err *err)
         rc = convert_select(map, &a->write, err);
     if (rc == CKPT_OK)
         rc = training_format(a->write.target.format) ? CKPT_OK : remap_apply(map, &a->write, err);
+    if (rc == CKPT_OK && convert_to_folder(&a->write))
+        rc = ckpt_map_adapter_config(map, err);
     if (rc == CKPT_OK)
         rc = convert_ties(map, a, err);
     return rc == CKPT_OK ? convert_quantize(map, a, err) : rc;

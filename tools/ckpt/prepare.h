@@ -65,7 +65,7 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
      "keep weights matching GLOB as floats (repeatable)"}, \
     {"untie", 0, CLI_FLAG, PREPARE_AT(untie), NULL, "write tied tensors separately"}, \
     {"adapter-only", 0, CLI_FLAG, PREPARE_AT(adapter_only), NULL, \
-     "export the adapter of a run as a PEFT folder"}, \
+     "export the adapter of a run (PEFT, GGUF)"}, \
     {"adapter-config", 0, CLI_FILE, PREPARE_AT(adapter_config), "FILE", \
      "read adapter_config.json here (default: beside the run)"}, \
     {"adapter-name", 0, CLI_TEXT, PREPARE_AT(adapter_name), "NAME", \

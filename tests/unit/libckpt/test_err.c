@@ -133,6 +133,8 @@ static void failures_of_the_rest(void **state)
     FAILS(ckpt_map_untie(NULL, &err));
     FAILS(ckpt_map_merge_adapter(NULL, NULL, &err));
     FAILS(ckpt_map_keep_adapter(NULL, NULL, &err));
+    FAILS(ckpt_map_adapter_keys(NULL, NULL, &err));
+    FAILS(ckpt_map_adapter_config(NULL, &err));
     FAILS(ckpt_merge_open(&map, NULL, &err));
     FAILS(ckpt_merge_paths(NULL, NULL, NULL, &err));
     FAILS(ckpt_team_join(NULL, 0, &err));
