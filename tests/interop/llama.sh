@@ -34,6 +34,10 @@ if [ ! -e "$dir/done" ]; then
     cp -r "$source"/{convert_hf_to_gguf.py,conversion,gguf-py} "$dir"
     touch "$dir/done"
 fi
+if [ ! -e "$dir/convert_lora_to_gguf.py" ]; then
+    sources
+    cp "$source/convert_lora_to_gguf.py" "$dir"
+fi
 # the quantizer alone needs little of llama.cpp's common library
 if [ ! "$dir/llama_quantize" -nt "$here/llama_quantize.cpp" ]; then
     sources

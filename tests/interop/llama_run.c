@@ -4,10 +4,12 @@
  * and its own quantizer.
  *
  *     llama_run say FILE N TOKEN...       N tokens, the most likely one each time, after these
+ *     llama_run adapt FILE ADAPTER TOKEN...   the logits after these, with a LoRA adapter
  *     llama_run embed FILE TOKEN...       the embedding of the last token
  *     llama_run tokens FILE TEXT...       a line of token numbers for each text
  *     llama_run quantize FILE OUT FTYPE   FTYPE: a number of llama.h's llama_ftype
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +40,7 @@ static struct llama_context *open_context(struct llama_model *model, bool embed)
     params.n_batch = params.n_ubatch = MOST;
     params.n_threads = params.n_threads_batch = 1;
     params.embeddings = embed;
+    params.type_k = params.type_v = GGML_TYPE_F32;
     params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     ctx = llama_init_from_model(model, params);
     if (!ctx)
@@ -68,6 +71,21 @@ static void say(struct llama_model *model, int n_more, llama_token *token, int n
         token = &next;
         n = 1;
     }
+    llama_free(ctx);
+}
+
+static void adapt(struct llama_model *model, const char *path, llama_token *token, int n)
+{
+    struct llama_adapter_lora *adapter = llama_adapter_lora_init(model, path);
+    struct llama_context *ctx = open_context(model, false);
+    float scale = 1;
+
+    if (!adapter || llama_set_adapters_lora(ctx, &adapter, 1, &scale))
+        die("the adapter cannot be loaded");
+    if (llama_decode(ctx, llama_batch_get_one(token, n)))
+        die("decode failed");
+    for (int32_t i = 0; i < llama_vocab_n_tokens(llama_model_get_vocab(model)); i++)
+        printf("%.9g\n", (double)llama_get_logits_ith(ctx, -1)[i]);
     llama_free(ctx);
 }
 
@@ -109,10 +127,11 @@ static int quantize(const char *from, const char *to, int ftype)
 int main(int argc, char **argv)
 {
     llama_token token[MOST];
-    int n = 0, first = argc > 3 && strcmp(argv[1], "say") == 0 ? 4 : 3;
+    const bool adapted = argc > 3 && strcmp(argv[1], "adapt") == 0;
+    int n = 0, first = argc > 3 && (adapted || strcmp(argv[1], "say") == 0) ? 4 : 3;
 
     if (argc < 4)
-        die("say|embed|tokens|quantize FILE ...");
+        die("say|adapt|embed|tokens|quantize FILE ...");
     llama_log_set(quiet, NULL);
     if (strcmp(argv[1], "quantize") == 0)
         return argc == 5 ? quantize(argv[2], argv[3], atoi(argv[4])) : 2;
@@ -125,6 +144,8 @@ int main(int argc, char **argv)
         token[n++] = atoi(argv[i]);
     if (params.vocab_only)
         cut(model, argv + 3, argc - 3);
+    else if (adapted)
+        adapt(model, argv[3], token, n);
     else if (strcmp(argv[1], "embed") == 0)
         embed(model, token, n);
     else

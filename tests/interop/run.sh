@@ -91,10 +91,11 @@ if [ -x "$venv/bin/python" ]; then
     fi
     part tests/interop/quantized.py --bin "$bin"
     # two minutes once; without it, the reason is said and the rest goes on
-    if ! turn 0 formats/gguf formats/hf libckpt/transform tools/share/maps tests/interop/llama.sh tests/interop/llama_cpp.py; then
+    if ! turn 0 formats/gguf formats/hf libckpt/transform tools/share/maps formats/peft tests/interop/llama.sh tests/interop/llama_cpp.py; then
         echo "-- llama_cpp.py: not this turn"
     elif bash tests/interop/llama.sh "$venv/bin/python" "$venv/llama-cpp"; then
         part tests/interop/llama_cpp.py --bin "$bin" --llama "$venv/llama-cpp"
+        part tests/interop/lora_gguf.py --bin "$bin" --llama "$venv/llama-cpp"
     else
         echo "-- llama.cpp cannot be built here: GGUF files are not tried with it"
     fi
