@@ -245,11 +245,7 @@ static int convert_adapt(ckpt_map *map, prepare_args *a, ckpt_err *err)
     convert_free_paths(&all);
     if (rc == CKPT_OK && renamed)
         rc = hub_rename(map, &from, HUB_TO_FILES, &renamed, err);
-    if (rc == CKPT_OK)
-        rc = convert_adapter_out(map, a, err);
-    if (rc == CKPT_OK && convert_is_gguf_adapter(map, a))
-        rc = ckpt_map_adapter_keys(map, a->adapter_config, err);
-    return rc;
+    return rc == CKPT_OK ? convert_adapter_out(map, a, err) : rc;
 }
 
 /* True if the output must store floats, so a quantized source is dequantized. */
@@ -312,6 +308,8 @@ static int convert_shape(ckpt_map *map, prepare_args *a, ckpt_err *err)
         rc = convert_adapt(map, a, err);
     if (rc == CKPT_OK && !training_format(a->write.target.format))
         rc = convert_select(map, &a->write, err);
+    if (rc == CKPT_OK && convert_is_gguf_adapter(map, a))
+        rc = ckpt_map_adapter_keys(map, a->adapter_config, err);
     if (rc == CKPT_OK)
         rc = training_format(a->write.target.format) ? CKPT_OK : remap_apply(map, &a->write, err);
     if (rc == CKPT_OK && convert_to_folder(&a->write))

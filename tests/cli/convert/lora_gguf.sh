@@ -39,6 +39,7 @@ for change in 's/"use_dora": false/"use_dora": true/' 's/"bias": "none"/"bias": 
     ckpt convert -q other x.gguf $base || echo "status $?"
 done
 ckpt convert -q in half.safetensors --exclude '*0.self_attn.q_proj.lora_B*'
+ckpt convert -q in less.gguf $base --exclude '*0.self_attn.q_proj*' && ckpt ls less.gguf | tail -1
 mkdir half; mv half.safetensors half/adapter_model.safetensors; cp in/adapter_config.json half
 ckpt convert -q half x.gguf $base || echo "status $?"
 for kind in peft_tied_head peft_gpt2_conv1d lora_packed; do
