@@ -53,6 +53,17 @@ static int rlo_rename(ckpt_map *map, ckpt_tensor *t, const char *const from[2],
     return t->name ? CKPT_OK : CKPT_ELIMIT;
 }
 
+/* Refuse an embedding in GGUF: llama.cpp takes its A transposed, and PEFT under other names. */
+static int rlo_check(const char *name, bool right, ckpt_err *err)
+{
+    if (!right || !strstr(name, "_embd.weight.lora_"))
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "tensor %.200s: ckpt does not convert the update of an embedding; --exclude "
+                     "leaves it out",
+                     name);
+}
+
 int ckpt_remap_lora_begin(ckpt_map *map, bool right, ckpt_err *err)
 {
     assert(map);
@@ -72,6 +83,8 @@ int ckpt_remap_lora_begin(ckpt_map *map, bool right, ckpt_err *err)
                              "tensor %.200s: expected a matrix NAME%s or NAME%s of a LoRA adapter; "
                              "--exclude leaves it out",
                              name, rlo_around[right][0].after, rlo_around[right][1].after);
+        if (rlo_check(name, right, err) != CKPT_OK)
+            return CKPT_EUNSUPPORTED;
         t->role = CKPT_ROLE_STATE;
     }
     return ckpt_map_reindex(map, err);
@@ -94,6 +107,8 @@ int ckpt_remap_lora_end(ckpt_map *map, bool right, ckpt_err *err)
         if (!did)
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
                              "tensor %.200s: the layout map makes no weight of it", name);
+        if (rlo_check(t->name, right, err) != CKPT_OK)
+            return CKPT_EUNSUPPORTED;
         t->role = CKPT_ROLE_WEIGHT;
     }
     return ckpt_map_reindex(map, err);

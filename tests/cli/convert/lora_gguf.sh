@@ -59,4 +59,8 @@ for name in transformer.h.0.attn.c_attn lm_head; do
     done
 done
 ckpt convert -q in x.gguf || echo "status $?"
+# an embedding, of which llama.cpp has A transposed
+echo "blk.0.attn_q{q...} = token_embd{q...}" >rules
+ckpt convert -q a.gguf embedding.gguf --include 'blk.0.attn_q*' --rename rules
+ckpt convert -q embedding.gguf x.gguf --to hf $base || echo "status $?"
 test ! -e x.gguf && echo nothing
