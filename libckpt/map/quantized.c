@@ -5,8 +5,8 @@
  *
  * The names are those of DeepSeek's fp8 and transformers' FineGrainedFP8 ("X_scale_inv"), of
  * compressed-tensors and ModelOpt ("X_scale", "..._packed" too), of gpt-oss' MXFP4 ("X_blocks",
- * "X_scales"), of GPTQ and AWQ ("X.qweight", "X.scales"), of MLX ("X.weight", "X.scales"), and of bitsandbytes ("X.weight.absmax",
- * "X.SCB").
+ * "X_scales"), of GPTQ and AWQ ("X.qweight", "X.scales"), of MLX ("X.weight", "X.scales"), and of
+ * bitsandbytes ("X.weight.absmax", "X.SCB").
  */
 #include "libckpt/map/quantized.h"
 
