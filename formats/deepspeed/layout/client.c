@@ -95,25 +95,41 @@ static int dcl_used(const ckpt_ds_job *job, const char *of, const ckpt_value *ke
                               job->map->path, key->as.text.at, of);
 }
 
-/* Report a rank's module members that are no buffers: of parameters there are only placeholders. */
-static int dcl_module(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s)
+/* The files of two ranks, and the place to record their differences. */
+typedef struct dcl_pair {
+    const ckpt_ds_job *job;
+    ckpt_train_side *first, *own;
+    ckpt_state *to; /* record the name there; NULL: warn */
+} dcl_pair;
+
+static int dcl_apart(const dcl_pair *p, const ckpt_value *key)
 {
-    ckpt_dict first = ckpt_value_map(ckpt_value_get(head->model.root, "module")),
-              all = ckpt_value_map(ckpt_value_get(s->root, "module"));
-    ckpt_train_side x = {head->model.map, head->model.reader}, y = {s->map, s->reader};
+    if (p->to)
+        return dcl_lost(p->job, &p->to->client, key);
+    return key->kind == CKPT_V_STR ? dcl_used(p->job, "model", key) : CKPT_OK;
+}
+
+/*
+ * Report a rank's module members that rank 0 lacks or has otherwise.  Of tensors there may be parts
+ * or placeholders only, so their values are not compared; if the module's tensors are joined from
+ * all ranks (p->to), they are not reported either.
+ */
+static int dcl_module(const dcl_pair *p, const ckpt_value *first, const ckpt_value *own)
+{
+    ckpt_dict a = ckpt_value_map(ckpt_value_get(first, "module")),
+              b = ckpt_value_map(ckpt_value_get(own, "module"));
     uint64_t hint = 0;
     int rc = CKPT_OK;
 
-    for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
-        const ckpt_value *key = all.at[i].key, *v = all.at[i].value, *of;
-        if (key->kind != CKPT_V_STR || v->kind == CKPT_V_NONE)
+    for (uint64_t i = 0; rc == CKPT_OK && i < b.n; i++) {
+        const ckpt_value *key = b.at[i].key, *v = b.at[i].value, *of;
+        bool tensor = v->kind == CKPT_V_TENSOR;
+        if (key->kind != CKPT_V_STR || v->kind == CKPT_V_NONE || (tensor && p->to))
             continue;
-        of = ckpt_train_member(first, key, &hint);
-        if (!of || (v->kind != CKPT_V_TENSOR && !ckpt_train_same_value(&x, of, &y, v)))
-            rc = dcl_used(job, "model", key);
+        of = ckpt_train_member(a, key, &hint);
+        if (!of || (!tensor && !ckpt_train_same_value(p->first, of, p->own, v)))
+            rc = dcl_apart(p, key);
     }
-    head->model.reader = x.reader;
-    s->reader = y.reader;
     return rc;
 }
 
@@ -149,6 +165,7 @@ int ckpt_ds_client_note(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s)
 {
     assert(head && s && s->map);
     ckpt_dict first = ckpt_value_map(head->model.root), own = ckpt_value_map(s->root);
+    ckpt_train_side x, y;
     uint64_t hint = 0;
     int rc = CKPT_OK;
 
@@ -156,8 +173,12 @@ int ckpt_ds_client_note(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s)
         return rc;
     head->client_last = NULL;
     rc = dcl_buffers(job, head, s);
+    x = (ckpt_train_side){head->model.map, head->model.reader};
+    y = (ckpt_train_side){s->map, s->reader};
     if (rc == CKPT_OK)
-        rc = dcl_module(job, head, s);
+        rc = dcl_module(&(dcl_pair){job, &x, &y, NULL}, head->model.root, s->root);
+    head->model.reader = x.reader;
+    s->reader = y.reader;
     for (uint64_t i = 0; rc == CKPT_OK && i < first.n; i++) {
         const ckpt_value *key = first.at[i].key;
         if (dcl_is_client(key))
@@ -254,20 +275,6 @@ static bool dcl_is_part(const ckpt_pair *p)
     return is;
 }
 
-/* Two dicts of model-parallel ranks, and the place to record their differences. */
-typedef struct dcl_pair {
-    const ckpt_ds_job *job;
-    ckpt_train_side *first, *own;
-    ckpt_state *to; /* record the name there; NULL: warn */
-} dcl_pair;
-
-static int dcl_apart(const dcl_pair *p, const ckpt_value *key)
-{
-    if (p->to)
-        return dcl_lost(p->job, &p->to->client, key);
-    return key->kind == CKPT_V_STR ? dcl_used(p->job, "model", key) : CKPT_OK;
-}
-
 static int dcl_compare(const dcl_pair *p, const ckpt_value *first, const ckpt_value *own)
 {
     ckpt_dict a = ckpt_value_map(first), b = ckpt_value_map(own);
@@ -298,6 +305,8 @@ int ckpt_ds_client_join(const ckpt_ds_job *job, ckpt_state *to, const ckpt_state
     const dcl_pair pair = {job, &side, &side, to};
     int rc = dcl_compare(&pair, first->model, own->model);
 
+    if (rc == CKPT_OK)
+        rc = dcl_module(&pair, first->model, own->model);
     if (rc == CKPT_OK)
         rc = dcl_compare(&pair, first->optim, own->optim);
     if (rc == CKPT_OK)
