@@ -324,6 +324,8 @@ int ckpt_ds_client_beside(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_sh
     const dcl_pair pair = {job, &first, &own, NULL};
     int rc = job->opts->with_optimizer ? dcl_compare(&pair, head->model.root, s->root) : CKPT_OK;
 
+    if (rc == CKPT_OK && job->opts->with_optimizer)
+        rc = dcl_module(&pair, head->model.root, s->root);
     head->model.reader = first.reader;
     s->reader = own.reader;
     return rc;

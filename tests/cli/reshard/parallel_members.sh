@@ -18,3 +18,11 @@ convert() { # NAME FORMAT...
 echo "-- the last layer of a pipeline"
 plant run "$FIXTURES/pipe2_z0_w2/ckpt" layer_04-model_states.pt "" text
 convert run universal dcp fsdp-ranks
+echo "-- a universal checkpoint with the model file of a second tensor-parallel rank"
+ckpt reshard "$FIXTURES/tp2_z1_w4/ckpt" universal --to universal -q
+cp "$FIXTURES"/tp2_z1_w4/ckpt/*/mp_rank_01_model_states.pt universal/*/
+for kind in text tensor; do
+    plant run universal mp_rank_01_model_states.pt module "$kind"
+    convert run zero universal dcp
+done
+convert universal zero
