@@ -52,7 +52,7 @@ EXCEPTIONS = (
     (r'.*', r'optim_states', r'param_slice_mappings|group_paddings|/params/\d+$', r'.*', LAYOUT),
     (r'.*', r'optim_states', r'/overflow$', r'bool.*', 'a flag of the last step, which no step reads again'),
     (r'.*', r'model_states', r'parallel_dimensions|frozen_param_fragments|shared_params|[md]p_world_size$', r'.*', LAYOUT),
-    (r'tp2_.*', r'mp_rank_01', r'dynamic', r'bool last', 'it stays with its rank, but no bytes in the output tell it from others'),
+    (r'(tp|pipe)2_.*', r'mp_rank_01', r'dynamic|param_groups', r'bool last', 'it stays with its rank, but no bytes in the output tell it from others'),
     (r'.*universal', r'/zero/.*\.pt$', r'cat_dim$', r'.*', LAYOUT),
     (r'uni_.*', r'/zero/wte\.weight/', r'', r'.*', 'the model file does not list it: the folder is left out by name'),
     (r'.*', r'', r'head', r'text.*', 'notes of a file about itself, which ckpt convert does not promise to keep'),

@@ -362,13 +362,14 @@ static int dsj_group(dsj *j, ckpt_state *to, size_t g, uint8_t *seen)
     return rc;
 }
 
-/* Records the training program's values that differ between model-parallel ranks. */
+/* Records the values that differ between model-parallel ranks, or between the optimizer files of
+ * expert-parallel ranks (stage 0). */
 static int dsj_client(dsj *j, ckpt_state *to)
 {
     const ckpt_state *first = dsj_state_of(j, 0);
     int rc = CKPT_OK;
 
-    for (uint32_t i = 1; rc == CKPT_OK && !j->grid->ep && i < j->grid->n; i++) {
+    for (uint32_t i = 1; rc == CKPT_OK && i < j->grid->n; i++) {
         const ckpt_map *own = j->grid->slice[i].map;
         if (own->states.n > 0)
             rc = ckpt_ds_client_join(j->job, to, first, own->states.at[0]);

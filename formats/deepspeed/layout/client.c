@@ -259,6 +259,8 @@ static bool dcl_is_part(const ckpt_pair *p)
 {
     static const char *const key[] = {"state",
                                       "param_groups",
+                                      "fp32_groups",
+                                      "fp32_groups_flat",
                                       "optimizer",
                                       "buffer_names",
                                       "ds_config",
@@ -295,24 +297,90 @@ static int dcl_compare(const dcl_pair *p, const ckpt_value *first, const ckpt_va
     return rc;
 }
 
+/* Compare the dicts of two files, of the optimizer in them, and of the optimizer that it wraps. */
+static int dcl_files(const dcl_pair *p, const ckpt_value *first, const ckpt_value *own,
+                     const char *optimizer, const char *wrapped)
+{
+    int rc = dcl_compare(p, first, own);
+
+    first = ckpt_value_get(first, optimizer);
+    own = ckpt_value_get(own, optimizer);
+    if (rc == CKPT_OK)
+        rc = dcl_compare(p, first, own);
+    return rc == CKPT_OK
+               ? dcl_compare(p, ckpt_value_get(first, wrapped), ckpt_value_get(own, wrapped))
+               : rc;
+}
+
+/* Record a value of a parameter group that the joined ranks have differently. */
+static int dcl_group_value(const dcl_pair *p, ckpt_group *group, const ckpt_value *key,
+                           bool in_entry)
+{
+    ckpt_ranked *made = ckpt_ranked_add(p->job->map->arena, &group->ranked, key, in_entry);
+
+    if (!made)
+        return ckpt_fail_memory(p->job->err);
+    made->model = false; // the joined ranks have one state
+    return CKPT_OK;
+}
+
+/*
+ * Record the values in the settings of a group (or in its state, in_entry) that a rank lacks or has
+ * otherwise.  Other code compares step counts and joins the state's tensors.
+ */
+static int dcl_group(const dcl_pair *p, ckpt_group *group, const ckpt_value *first,
+                     const ckpt_value *own, bool in_entry)
+{
+    const ckpt_value *side[2] = {first, own};
+    const char *checked = in_entry ? "step" : "params";
+    int rc = CKPT_OK;
+
+    for (size_t k = 0; first && own && k < 2; k++) {
+        ckpt_dict all = ckpt_value_map(side[k]), others = ckpt_value_map(side[1 - k]);
+        uint64_t hint = 0;
+        for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+            const ckpt_value *key = all.at[i].key, *v = all.at[i].value, *of;
+            if (key->kind != CKPT_V_STR || ckpt_value_is(key, checked) ||
+                (in_entry && v->kind == CKPT_V_TENSOR))
+                continue;
+            of = ckpt_train_member(others, key, &hint);
+            // the first pass has compared members that both have
+            if (!of || (k == 0 && !ckpt_train_same_value(p->first, v, p->own, of)))
+                rc = dcl_group_value(p, group, key, in_entry);
+        }
+    }
+    return rc;
+}
+
+static int dcl_groups(const dcl_pair *p, const ckpt_state *first, const ckpt_state *own)
+{
+    int rc = CKPT_OK;
+
+    for (size_t g = 0;
+         rc == CKPT_OK && g < p->to->group.n && g < first->group.n && g < own->group.n; g++) {
+        const ckpt_group *a = &first->group.at[g], *b = &own->group.at[g];
+        rc = dcl_group(p, &p->to->group.at[g], a->fields, b->fields, false);
+        if (rc == CKPT_OK)
+            rc = dcl_group(p, &p->to->group.at[g], a->entry, b->entry, true);
+    }
+    return rc;
+}
+
 int ckpt_ds_client_join(const ckpt_ds_job *job, ckpt_state *to, const ckpt_state *first,
                         const ckpt_state *own)
 {
     assert(to && first && own);
-    static const char of[] = "optimizer_state_dict", base[] = "base_optimizer_state";
-    const ckpt_value *a = ckpt_value_get(first->optim, of), *b = ckpt_value_get(own->optim, of);
     ckpt_train_side side = {.map = job->map}; // both trees refer to its sources
     const dcl_pair pair = {job, &side, &side, to};
-    int rc = dcl_compare(&pair, first->model, own->model);
+    int rc = dcl_files(&pair, first->model, own->model, "optimizer", "optimizer_state_dict");
 
     if (rc == CKPT_OK)
         rc = dcl_module(&pair, first->model, own->model);
     if (rc == CKPT_OK)
-        rc = dcl_compare(&pair, first->optim, own->optim);
+        rc = dcl_files(&pair, first->optim, own->optim, "optimizer_state_dict",
+                       "base_optimizer_state");
     if (rc == CKPT_OK)
-        rc = dcl_compare(&pair, a, b);
-    if (rc == CKPT_OK)
-        rc = dcl_compare(&pair, ckpt_value_get(a, base), ckpt_value_get(b, base));
+        rc = dcl_groups(&pair, first, own);
     ckpt_reader_free(side.reader);
     return rc;
 }

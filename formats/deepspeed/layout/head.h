@@ -23,6 +23,7 @@ CKPT_VEC(ckpt_ds_moe_layers, ckpt_ds_moe_layer);
 /* Rank 0's two files, which stay open because other ranks are compared with them. */
 typedef struct ckpt_ds_head {
     ckpt_ds_shard model, optim;
+    const char *optimizer; /* stage 0 with experts: path of the rank's optimizer file; else NULL */
     int stage;
     uint32_t world;                /* data-parallel ranks */
     bool legacy;                   /* stage 1 of 0.3.x: has local_sub_partitions_of_fp32_groups */

@@ -10,6 +10,7 @@
 
 #include "formats/deepspeed/module/experts.h"
 #include "formats/deepspeed/module/module.h"
+#include "formats/training/same_value.h"
 #include "libckpt/base/number.h"
 
 /* ---- files ---- */
@@ -160,6 +161,39 @@ static uint64_t dse_size(const ckpt_value *optimizer)
     return 0;
 }
 
+/* Warns about members of the optimizer file that nothing reads. */
+static int dse_others(const ckpt_ds_job *job, const ckpt_ds_shard *s)
+{
+    ckpt_dict all = ckpt_value_map(s->root);
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+        const ckpt_value *key = all.at[i].key;
+        if (!ckpt_value_is(key, "optimizer"))
+            rc = ckpt_map_note(job->map, CKPT_WARNING, job->err,
+                               "%s: %.100s: a member that DeepSpeed does not write; it is left out",
+                               s->path, key->kind == CKPT_V_STR ? key->as.text.at : "another key");
+    }
+    return rc;
+}
+
+/* Warns if the optimizer in the model file, which is rank 0's, is not that of its own file. */
+static int dse_replaced(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s,
+                        const ckpt_value *own)
+{
+    const ckpt_value *old = ckpt_ds_head_get(head, "optimizer");
+    ckpt_train_side x = {head->model.map, head->model.reader}, y = {s->map, s->reader};
+    bool same = !old || s->rank > 0 || ckpt_train_same_value(&x, old, &y, own);
+
+    head->model.reader = x.reader;
+    s->reader = y.reader;
+    return same ? CKPT_OK
+                : ckpt_map_note(job->map, CKPT_WARNING, job->err,
+                                "%s: its optimizer differs from the one in %s, which is used: the "
+                                "model file's is left out",
+                                head->model.path, s->path);
+}
+
 int ckpt_ds_moe_optimizer(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_head *head)
 {
     ckpt_dict root = ckpt_value_map(head->model.root);
@@ -182,8 +216,13 @@ int ckpt_ds_moe_optimizer(ckpt_ds_job *job, const ckpt_ds_folder *dir, ckpt_ds_h
                                  ? "missing: a process did not save, or its files were not "
                                    "copied"
                                  : "those of an earlier, larger run were left behind");
+    if (rc == CKPT_OK)
+        rc = dse_others(job, &s);
+    if (rc == CKPT_OK && optimizer && job->opts->with_optimizer)
+        rc = dse_replaced(job, head, &s, optimizer);
     if (rc == CKPT_OK && optimizer)
         rc = ckpt_ds_shard_merge(job, &head->model, &s);
+    head->optimizer = part.path;
     for (uint64_t i = 0; rc == CKPT_OK && optimizer && i < root.n; i++) {
         if (ckpt_value_is(root.at[i].key, "optimizer"))
             root.at[i].value = optimizer;

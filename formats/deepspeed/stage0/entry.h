@@ -42,6 +42,7 @@ typedef struct ckpt_dsu {
     ckpt_ds_head *head;
     ckpt_ds_module *module;
     ckpt_dsu_entries entry; /* in module order */
+    const char *path;       /* the file with the optimizer, for messages */
     const ckpt_value *optimizer;
     ckpt_seq masters;        /* per group a list, or (fused) a flat tensor; n 0: fp32 run */
     ckpt_seq param_groups;   /* `param_groups` of the optimizer's own dict */

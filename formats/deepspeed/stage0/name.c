@@ -291,5 +291,5 @@ int ckpt_dsu_name(ckpt_dsu *u)
     return ckpt_map_note(u->job->map, CKPT_WARNING, u->job->err,
                          "%s: stage 0 writes its fp32 master weights without names, and ckpt "
                          "cannot match them with certainty: it takes the module's rounded values",
-                         u->head->model.path);
+                         u->path);
 }

@@ -125,7 +125,7 @@ static int dsuo_key_add(dsuo *f, const ckpt_dsu_entry *e, const ckpt_pair *p)
     if (!key && f->n_keys == DSUO_MAX_KEYS)
         return ckpt_fail(f->u->job->err, CKPT_ELIMIT,
                          "%s: more than %d kinds of optimizer state; the last is \"%.200s\"",
-                         f->u->head->model.path, DSUO_MAX_KEYS, p->key->as.text.at);
+                         f->u->path, DSUO_MAX_KEYS, p->key->as.text.at);
     if (!key) {
         key = &f->key[f->n_keys++];
         *key = (dsuo_key){.name = p->key};
@@ -208,7 +208,7 @@ static int dsuo_add_states(dsuo *f)
             rc = ckpt_map_note(f->u->job->map, CKPT_WARNING, f->u->job->err,
                                "%s: optimizer state '%.100s' of %zu parameters has an unknown form "
                                "and is left out of the tensors",
-                               f->u->head->model.path, key->name->as.text.at, key->n_unknown);
+                               f->u->path, key->name->as.text.at, key->n_unknown);
     }
     return rc;
 }
@@ -294,7 +294,7 @@ static int dsuo_agree(dsuo *f, dsuo_range *r)
                          "%s: the parameters of group %" PRIu32
                          " count different optimizer steps (%.0f to %.0f): some had no gradient at "
                          "times; a ZeRO stage keeps one count, which is the largest",
-                         f->u->head->model.path, f->u->sorted[r->first]->group, least, most);
+                         f->u->path, f->u->sorted[r->first]->group, least, most);
 }
 
 /* Adds the steps of a group to the map. */
@@ -388,7 +388,7 @@ static int dsuo_note_value(dsuo *f, const ckpt_dsu_entry *e, const ckpt_value *k
         f->u->job->map, CKPT_WARNING, f->u->job->err,
         "%s: optimizer state '%.100s' differs between the parameters of group %" PRIu32
         ": a ZeRO stage keeps one value, that of the first parameter",
-        f->u->head->model.path, key->as.text.at, e->group);
+        f->u->path, key->as.text.at, e->group);
 }
 
 /* Checks that every parameter of a group has the same value as the first. */
@@ -533,12 +533,12 @@ static int dsuo_note_owners(dsuo *f)
         rc = ckpt_map_note(u->job->map, CKPT_WARNING, u->job->err,
                            "%s: %zu optimizer states belong to no parameter that a group lists: "
                            "they are left out",
-                           u->head->model.path, orphans);
+                           u->path, orphans);
     if (rc == CKPT_OK && missing.n && with)
         rc = ckpt_map_note(u->job->map, CKPT_INFO, u->job->err,
                            "%s: %zu of %zu parameters have no optimizer state, perhaps because "
                            "they never had a gradient (%s)",
-                           u->head->model.path, missing.n, missing.n + with, missing.text);
+                           u->path, missing.n, missing.n + with, missing.text);
     return rc;
 }
 
@@ -559,7 +559,7 @@ static int dsuo_note_doubt(dsuo *f)
         return ckpt_fail_memory(u->job->err);
     return ckpt_map_note(u->job->map, CKPT_WARNING, u->job->err,
                          "%s: %s: their state is left out, and the run cannot be resharded",
-                         u->head->model.path, u->job->map->no_state);
+                         u->path, u->job->map->no_state);
 }
 
 int ckpt_dsu_add_optimizer(ckpt_dsu *u)

@@ -213,6 +213,7 @@ int ckpt_ds_stage0_build(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_module *m
     const ckpt_value *optimizer = ckpt_value_get(head->model.root, "optimizer");
     int rc = dsu_collect(&u);
 
+    u.path = head->optimizer ? head->optimizer : head->model.path;
     // weights_only ignores masters and takes the module's values
     u.optimizer =
         optimizer && optimizer->kind == CKPT_V_DICT && !job->opts->weights_only ? optimizer : NULL;

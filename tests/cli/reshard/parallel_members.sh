@@ -26,3 +26,20 @@ for kind in text tensor; do
     convert run zero universal dcp
 done
 convert universal zero
+echo "-- the optimizer of the last pipeline stage, without ZeRO"
+for where in optimizer optimizer/optimizer_state_dict/state/0 optimizer/optimizer_state_dict/param_groups/0; do
+    plant run "$FIXTURES/pipe2_z0_w2/ckpt" mp_rank_01_model_states.pt "$where" text
+    convert run universal
+done
+echo "-- the optimizer file of the last expert-parallel rank, without ZeRO"
+for where in "" optimizer optimizer/state optimizer/state/0 optimizer/param_groups/1; do
+    plant run "$FIXTURES/moe_ep2_z0_w2/ckpt" expp_rank_1_mp_rank_00_optim_states.pt "$where" text
+    convert run dcp
+done
+echo "-- the optimizer in the model file of a run with experts, which has its own files"
+plant run "$FIXTURES/moe_ep2_z0_w2/ckpt" mp_rank_00_model_states.pt optimizer text
+convert run dcp
+echo "-- nothing planted"
+for fixture in pipe2_z0_w2 moe_ep2_z0_w2; do
+    convert "$FIXTURES/$fixture/ckpt" dcp
+done
