@@ -84,6 +84,8 @@ typedef struct ckpt_dcp_metadata {
     ckpt_dcp_files file; /* data files in the order of first use */
     size_t n_loose;      /* number of entries of storage_data that belong to no item */
     const char *loose;   /* name of the first such entry */
+    size_t n_others;     /* number of members that torch does not write */
+    const char *other;   /* name of the first such member */
 } ckpt_dcp_metadata;
 
 #define CKPT_DCP_METADATA ".metadata"

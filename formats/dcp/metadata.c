@@ -77,6 +77,44 @@ static const ckpt_value *dmd_attr(const ckpt_value *v, const char *name)
     return v && v->kind == CKPT_V_OBJECT ? ckpt_dcp_attr(v->as.object, name) : NULL;
 }
 
+/* Count the members of an object that are not in the list of n known names. */
+static int dmd_others(dmd_reader *r, const ckpt_value *v, const char *const *known, size_t n)
+{
+    ckpt_dict all = ckpt_value_map(v && v->kind == CKPT_V_OBJECT ? v->as.object->state : NULL);
+
+    for (uint64_t i = 0; i < all.n; i++) {
+        const ckpt_value *key = all.at[i].key;
+        bool is = all.at[i].value->kind == CKPT_V_NONE;
+
+        for (size_t k = 0; !is && k < n; k++)
+            is = ckpt_value_is(key, known[k]);
+        if (is || r->out->n_others++ > 0)
+            continue;
+        r->out->other = key->kind == CKPT_V_STR
+                            ? ckpt_arena_string(r->arena, key->as.text.at, key->as.text.n)
+                            : "another key";
+        if (!r->out->other)
+            return ckpt_fail_memory(r->err);
+    }
+    return CKPT_OK;
+}
+
+/* Count the unknown members of the metadata itself and of the note on its storage. */
+static int dmd_others_top(dmd_reader *r, const ckpt_value *root)
+{
+    static const char *const top[] = {
+        "state_dict_metadata", "planner_data", "storage_data", "storage_meta", "version",
+        "all_local_plans", // the saving ranks' plans, for their next save
+        "mcore_data",      // Megatron-Core: shapes for its own reader
+    };
+    static const char *const note[] = {"checkpoint_id", "save_id", "load_id", "modules"};
+    int rc = dmd_others(r, root, top, sizeof top / sizeof *top);
+
+    return rc == CKPT_OK
+               ? dmd_others(r, dmd_attr(root, "storage_meta"), note, sizeof note / sizeof *note)
+               : rc;
+}
+
 /* ---- storage_data ---- */
 
 static bool dmd_same_file(const void *ctx, uint32_t number, const void *key)
@@ -435,6 +473,7 @@ static int dmd_bytes(dmd_reader *r, ckpt_dcp_item *item)
 
 static int dmd_item(dmd_reader *r, const ckpt_value *key, const ckpt_value *v)
 {
+    static const char *const known[] = {"properties", "size", "chunks"};
     ckpt_dcp_item item = {.first = r->out->chunk.n}, *to;
     int rc;
 
@@ -446,6 +485,9 @@ static int dmd_item(dmd_reader *r, const ckpt_value *key, const ckpt_value *v)
     if (!dmd_keep(r, &item.name))
         return ckpt_fail_memory(r->err);
     item.is_tensor = dmd_attr(v, "size") != NULL;
+    rc = dmd_others(r, v, known, item.is_tensor ? sizeof known / sizeof *known : 0);
+    if (rc != CKPT_OK)
+        return rc;
     rc = item.is_tensor ? dmd_tensor(r, &item, v) : dmd_bytes(r, &item);
     if (rc != CKPT_OK)
         return rc;
@@ -595,6 +637,13 @@ static int dmd_read(dmd_reader *r, const ckpt_value *root)
         rc = dmd_items(r, dmd_attr(root, "state_dict_metadata"));
     if (rc == CKPT_OK)
         rc = dmd_paths(r, dmd_attr(root, "planner_data"));
+    if (rc == CKPT_OK)
+        rc = dmd_others_top(r, root);
+    if (rc == CKPT_OK && r->parts.n_others > 0) {
+        r->out->other = r->out->n_others > 0 ? r->out->other : r->parts.other;
+        r->out->n_others += r->parts.n_others;
+        rc = r->out->other ? rc : ckpt_fail_memory(r->err);
+    }
     for (size_t i = 0; rc == CKPT_OK && i < r->entry.n; i++) {
         if (r->entry.at[i].used)
             continue;

@@ -17,6 +17,7 @@ enum {
     DPR_FILE,
     DPR_LENGTH,
     DPR_TRANSFORMS,
+    DPR_INDEX,
     DPR_ATTRS
 };
 
@@ -170,8 +171,11 @@ static bool dpr_info(ckpt_dcp_parts *parts, const ckpt_value *const *attr, ckpt_
     return to->text != CKPT_INDEX_NONE;
 }
 
-/* Find the known attributes of an object in one pass; those that are absent or None are NULL. */
-static void dpr_attrs(const ckpt_value **attr, const ckpt_object *o)
+/*
+ * Find the known attributes of an object in one pass; those that are absent or None are NULL.
+ * Returns the key of an unknown one, or NULL.
+ */
+static const ckpt_value *dpr_attrs(const ckpt_value **attr, const ckpt_object *o)
 {
     static const ckpt_text name[DPR_ATTRS] = {
         [DPR_OFFSETS] = {"offsets", 7},
@@ -181,26 +185,33 @@ static void dpr_attrs(const ckpt_value **attr, const ckpt_object *o)
         [DPR_FILE] = {"relative_path", 13},
         [DPR_LENGTH] = {"length", 6},
         [DPR_TRANSFORMS] = {"transform_descriptors", 21},
+        [DPR_INDEX] = {"index", 5},
     };
     const ckpt_dict map = o->state ? ckpt_value_map(o->state) : (ckpt_dict){0};
+    const ckpt_value *other = NULL;
 
     for (uint64_t i = 0; i < map.n; i++) {
         const ckpt_value *key = map.at[i].key, *value = map.at[i].value;
+        bool known = value->kind == CKPT_V_NONE;
 
-        for (unsigned k = 0; k < DPR_ATTRS && value->kind != CKPT_V_NONE; k++) {
-            if (key->kind == CKPT_V_STR && key->as.text.n == name[k].n &&
-                memcmp(key->as.text.at, name[k].at, (size_t)name[k].n) == 0)
+        for (unsigned k = 0; !known && k < DPR_ATTRS; k++) {
+            known = key->kind == CKPT_V_STR && key->as.text.n == name[k].n &&
+                    memcmp(key->as.text.at, name[k].at, (size_t)name[k].n) == 0;
+            if (known)
                 attr[k] = value;
         }
+        other = known ? other : key;
     }
+    return other;
 }
 
-/* Read an object as the kind of part that matches its attributes. */
-static bool dpr_read(ckpt_dcp_parts *parts, const ckpt_object *o, ckpt_dcp_part *to)
+/* Read an object as the kind of part that matches its attributes; *other: as dpr_attrs returns. */
+static bool dpr_read(ckpt_dcp_parts *parts, const ckpt_object *o, ckpt_dcp_part *to,
+                     const ckpt_value **other)
 {
     const ckpt_value *attr[DPR_ATTRS] = {NULL};
 
-    dpr_attrs(attr, o);
+    *other = dpr_attrs(attr, o);
     *to = (ckpt_dcp_part){0};
     if (attr[DPR_OFFSETS])
         return dpr_box(parts, attr[DPR_OFFSETS], attr[DPR_SIZES], to);
@@ -213,11 +224,16 @@ bool ckpt_dcp_take(void *ctx, const ckpt_object *o, int64_t *number)
 {
     assert(ctx && o && number);
     ckpt_dcp_parts *parts = ctx;
+    const ckpt_value *other;
     ckpt_dcp_part part, *to;
 
     // an object with list or dict items is not such a part
-    if (o->items.n > 0 || o->pairs.n > 0 || !dpr_read(parts, o, &part))
+    if (o->items.n > 0 || o->pairs.n > 0 || !dpr_read(parts, o, &part, &other))
         return false;
+    if (other && parts->n_others++ == 0)
+        parts->other = other->kind == CKPT_V_STR
+                           ? ckpt_arena_string(parts->kept, other->as.text.at, other->as.text.n)
+                           : "another key";
     to = ckpt_vec_push(&parts->part);
     if (!to)
         return false;

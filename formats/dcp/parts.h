@@ -50,6 +50,8 @@ typedef struct ckpt_dcp_parts {
     /* the last name and the last file: names often follow in the same order, files repeat */
     uint32_t last_name, last_file;
     ckpt_dcp_numbers_of last_sizes, last_offset; /* of the last BOX and KEY */
+    size_t n_others;                             /* number of unknown members of all parts */
+    const char *other;                           /* name of the first; NULL: none, or no memory */
 } ckpt_dcp_parts;
 
 /* An attribute of an object, from the state given to BUILD; NULL if it is absent or None. */

@@ -14,6 +14,7 @@ import io
 import json
 import os
 import pickle
+import pickletools
 import re
 import shutil
 import struct
@@ -33,7 +34,7 @@ SEEN = {
     'file': (TEXT.encode(),),
 }
 FIXTURES = ('z1_bf16_w3_groups', 'z3_bf16_w5_odd', 'accel_fsdp1_full_w2', 'rl_verl_fsdp1_w2', 'mlegacy_gpt2_tp2_pp2', 'mlegacy_distopt_dp2',
-            'mcore_llama_distopt_dp2', 'moe_ep2_z2_w2', 'uni_z1_w3', 'old_hf_bert_bin', 'map_meta_s1', 'gguf_bert', 'numpy_npz',
+            'mcore_llama_distopt_dp2', 'moe_ep2_z2_w2', 'uni_z1_w3', 'fsdp2_mp_w2', 'old_hf_bert_bin', 'map_meta_s1', 'gguf_bert', 'numpy_npz',
             'safetensors_dtypes')
 INNER = ('ckpt', 'meta', 'hf', 'adapter', 'universal')
 VERBS = collections.OrderedDict((
@@ -262,6 +263,19 @@ def zip_plants(path, ranked):
         yield where, kind, key, out.getvalue()
 
 
+def metadata_plants(path):
+    """.metadata of a DCP: a pickle, whose frames have lengths and are left out."""
+    raw = open(path, 'rb').read()
+    out, end = b'', 0
+    for op, _, at in pickletools.genops(raw):
+        if op.name == 'FRAME':
+            out, end = out + raw[end:at], at + 9
+    for where, kind, key, new, n in pickle_plants(out + raw[end:], False):
+        # tensors need the records of a torch file; the saving ranks' plans describe how they cut the source's tensors
+        if kind is None or n == 0 and 'all_local_plans/' not in where:
+            yield where, kind, key, new
+
+
 def safetensors_plants(path):
     raw = open(path, 'rb').read()
     n, = struct.unpack('<Q', raw[:8])
@@ -341,6 +355,8 @@ def json_plants(path):
 def plants(path, ranked):
     with open(path, 'rb') as f:
         magic = f.read(8)
+    if path.endswith('.metadata'):
+        return metadata_plants(path)
     if path.endswith('.npz'):
         return npz_plants(path)
     if magic[:2] == b'PK':
