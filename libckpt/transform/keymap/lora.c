@@ -11,6 +11,7 @@
  *     GGUF (llama.cpp)     NAME.weight.lora_a, NAME.weight.lora_b
  */
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "libckpt/transform/keymap/instance.h"
@@ -112,6 +113,28 @@ int ckpt_remap_lora_end(ckpt_map *map, bool right, ckpt_err *err)
         t->role = CKPT_ROLE_WEIGHT;
     }
     return ckpt_map_reindex(map, err);
+}
+
+int ckpt_rm_lora_width(ckpt_rm_facts *f, ckpt_err *err)
+{
+    assert(f && f->map);
+    const ckpt_value *v = ckpt_rm_fact(f, "hidden_size");
+    int64_t width = 0;
+
+    if (!ckpt_value_as_int(v, &width) || width < 1)
+        return CKPT_OK;
+    for (size_t i = 0; i < f->map->tensors.n; i++) {
+        const ckpt_tensor *t = f->map->tensors.at[i];
+
+        for (uint32_t k = 0; k < t->ndim; k++) {
+            if (t->shape[k] == (uint64_t)width)
+                return CKPT_OK;
+        }
+    }
+    return ckpt_fail(err, CKPT_EMISMATCH,
+                     "config.json has hidden_size %" PRId64 ", but no matrix of the adapter has "
+                     "this many rows or columns: it belongs to another model",
+                     width);
 }
 
 /* True for an axis with one name; *name gets it. */

@@ -32,6 +32,10 @@ set_to zero 's/"lora_alpha": 8/"lora_alpha": 0/'
 ckpt convert -q zero x.gguf $base || echo "status $?"
 set_to rank 's/"r": 4/"r": 2/'
 ckpt convert -q rank x.gguf $base || echo "status $?"
+echo "-- another model's configuration"
+sed 's/"hidden_size": 16/"hidden_size": 64/' base/config.json >other.json
+ckpt convert -q in x.gguf --config other.json || echo "status $?"
+ckpt convert -q a.gguf x --to hf --config other.json || echo "status $?"
 echo "-- what the file cannot express"
 for change in 's/"use_dora": false/"use_dora": true/' 's/"bias": "none"/"bias": "lora_only"/' 's/"modules_to_save": null/"modules_to_save": ["lm_head"]/' \
     's/"init_lora_weights": true/"init_lora_weights": "pissa"/' 's/"peft_type": "LORA"/"peft_type": "IA3"/'; do
