@@ -467,6 +467,7 @@ static int ap_rules(ap_state *s, size_t at, size_t n_moment, bool *took)
 {
     ckpt_tensor *t = s->map->tensors.at[at];
     ckpt_rm_capture c;
+    bool rename;
     int rc = CKPT_OK;
 
     s->in->moment = t->name;
@@ -478,7 +479,7 @@ static int ap_rules(ap_state *s, size_t at, size_t n_moment, bool *took)
         if (rule->does == CKPT_RM_DROP && rule->side == s->in->from &&
             ckpt_rm_match(&rule->term[0].at[0], t->name + n_moment, &c)) {
             s->r->proof.n_dropped += *took = s->taken[at] = rule->met = true;
-            rc = s->facts.lora ? ckpt_rm_lora_check(s->in, rule, &(bool){false}, s->err) : CKPT_OK;
+            rc = s->facts.lora ? ckpt_rm_lora_check(s->in, rule, &rename, s->err) : CKPT_OK;
         }
         for (size_t k = 0; rule->does == CKPT_RM_EQUAL && !*took && rc == CKPT_OK &&
                            k < rule->term[s->in->from].n;
