@@ -3,7 +3,7 @@
  * gguf_keys.c: an adapter's configuration as the keys of a GGUF file, and back.
  *
  * llama.cpp multiplies B A by adapter.lora.alpha over the rank of A, or by 1 if alpha is 0
- * (llama-adapter.h).  The file has one alpha, so all scales times their ranks must be equal.
+ * (llama_adapter_lora_weight::get_scale).  The file has one alpha, so all scales times their ranks must be equal.
  */
 #include <assert.h>
 #include <inttypes.h>

@@ -763,7 +763,7 @@ int ckpt_remap_apply(ckpt_map *map, ckpt_remap *r, const ckpt_remap_how *how, ck
     if (rc == CKPT_OK)
         rc = ckpt_rm_facts_open(&s.facts, r, map, how, err);
     if (rc == CKPT_OK && s.facts.lora)
-        rc = ckpt_rm_lora_width(&s.facts, err);
+        rc = ckpt_rm_lora_width(map, ckpt_rm_fact(&s.facts, "hidden_size"), err);
     if (rc == CKPT_OK)
         rc = ap_run(&s);
     if (size) {

@@ -132,11 +132,12 @@ int ckpt_rm_place(ckpt_rm_instance *in, ckpt_rm_member *m, ckpt_err *err);
 
 /*
  * Refuse an adapter without a matrix of the hidden size that the configuration states, because a
- * configuration of another model gives wrong numbers of heads.  Without a hidden size, accept it.
+ * configuration of another model gives wrong numbers of heads.
  *
+ * hidden   the size; NULL: the configuration has none, so there is nothing to check
  * Errors   CKPT_EMISMATCH
  */
-int ckpt_rm_lora_width(ckpt_rm_facts *f, ckpt_err *err);
+int ckpt_rm_lora_width(const ckpt_map *map, const ckpt_value *hidden, ckpt_err *err);
 
 /*
  * Check that the current tensor's update can follow a rule for its weight; *name: only by another

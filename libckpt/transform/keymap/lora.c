@@ -115,16 +115,15 @@ int ckpt_remap_lora_end(ckpt_map *map, bool right, ckpt_err *err)
     return ckpt_map_reindex(map, err);
 }
 
-int ckpt_rm_lora_width(ckpt_rm_facts *f, ckpt_err *err)
+int ckpt_rm_lora_width(const ckpt_map *map, const ckpt_value *hidden, ckpt_err *err)
 {
-    assert(f && f->map);
-    const ckpt_value *v = ckpt_rm_fact(f, "hidden_size");
+    assert(map);
     int64_t width = 0;
 
-    if (!ckpt_value_as_int(v, &width) || width < 1)
+    if (!ckpt_value_as_int(hidden, &width) || width < 1)
         return CKPT_OK;
-    for (size_t i = 0; i < f->map->tensors.n; i++) {
-        const ckpt_tensor *t = f->map->tensors.at[i];
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const ckpt_tensor *t = map->tensors.at[i];
 
         for (uint32_t k = 0; k < t->ndim; k++) {
             if (t->shape[k] == (uint64_t)width)
