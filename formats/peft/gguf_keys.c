@@ -2,8 +2,9 @@
 /*
  * gguf_keys.c: an adapter's configuration as the keys of a GGUF file, and back.
  *
- * llama.cpp multiplies B A by adapter.lora.alpha over the rank of A, or by 1 if alpha is 0
- * (llama_adapter_lora_weight::get_scale).  The file has one alpha, so all scales times their ranks must be equal.
+ * llama.cpp multiplies B A by adapter.lora.alpha over the rank of A, or by 1 if alpha is 0: see
+ * llama_adapter_lora_weight::get_scale.  The file has one alpha, so all scales times their ranks
+ * must be equal.
  */
 #include <assert.h>
 #include <inttypes.h>
