@@ -762,6 +762,8 @@ int ckpt_remap_apply(ckpt_map *map, ckpt_remap *r, const ckpt_remap_how *how, ck
         rc = ap_strip(&s);
     if (rc == CKPT_OK)
         rc = ckpt_rm_facts_open(&s.facts, r, map, how, err);
+    if (rc == CKPT_OK)
+        rc = ckpt_rm_agrees(map, &s.facts, s.in->to, err);
     if (rc == CKPT_OK && s.facts.lora)
         rc = ckpt_rm_lora_width(map, ckpt_rm_fact(&s.facts, "hidden_size"), err);
     if (rc == CKPT_OK)

@@ -79,6 +79,9 @@ int ckpt_rm_expr_check(ckpt_remap *r, const ckpt_rm_line *line, ckpt_err *err);
 /* True if a key has one of the values; *known: the key has any value. */
 bool ckpt_rm_holds(const ckpt_rm_facts *f, const ckpt_rm_when *w, bool *known);
 
+/* Warn if the configuration states another kind of model than the map's side `to` is for. */
+int ckpt_rm_agrees(ckpt_map *map, const ckpt_rm_facts *f, unsigned to, ckpt_err *err);
+
 /* ---- config.c ---- */
 
 /*

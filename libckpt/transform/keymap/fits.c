@@ -75,6 +75,27 @@ bool ckpt_remap_fits(ckpt_remap *r, ckpt_map *map, const ckpt_remap_how *how)
     return fits;
 }
 
+int ckpt_rm_agrees(ckpt_map *map, const ckpt_rm_facts *f, unsigned to, ckpt_err *err)
+{
+    bool known = false;
+
+    for (size_t i = 0; i < f->r->whens.n; i++) {
+        const ckpt_rm_when *w = &f->r->whens.at[i];
+
+        if (w->side != to || w->own || w->has.text || ckpt_rm_holds(f, w, &known) || !known)
+            continue;
+        const ckpt_value *v = ckpt_rm_named(f, w->key);
+        return ckpt_map_note(map, CKPT_WARNING, err,
+                             "%s is the layout map for these tensors, but not for %.60s = %.60s, "
+                             "which the configuration has: it may be another model's",
+                             f->r->name, w->key,
+                             v->kind == CKPT_V_STR ? v->as.text.at
+                             : v->as.i             ? "true"
+                                                   : "false");
+    }
+    return CKPT_OK;
+}
+
 bool ckpt_remap_recognizes(const ckpt_remap *r)
 {
     bool has = false;

@@ -36,6 +36,9 @@ echo "-- another model's configuration"
 sed 's/"hidden_size": 16/"hidden_size": 64/' base/config.json >other.json
 ckpt convert -q in x.gguf --config other.json || echo "status $?"
 ckpt convert -q a.gguf x --to hf --config other.json || echo "status $?"
+sed 's/"llama"/"qwen2"/' base/config.json >other.json
+ckpt convert -q a.gguf x --to hf --config other.json --strict || echo "status $?"
+ckpt convert -q "$FIXTURES/gguf_llama_deep/Q4_0.gguf" x --to hf --config other.json --strict || echo "status $?"
 echo "-- what the file cannot express"
 for change in 's/"use_dora": false/"use_dora": true/' 's/"bias": "none"/"bias": "lora_only"/' 's/"modules_to_save": null/"modules_to_save": ["lm_head"]/' \
     's/"init_lora_weights": true/"init_lora_weights": "pissa"/' 's/"peft_type": "LORA"/"peft_type": "IA3"/'; do
