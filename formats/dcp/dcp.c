@@ -553,8 +553,8 @@ static int dcp_read(dcp_reader *r, ckpt_dcp_roles_fn *roles)
             r->meta.n_loose, r->meta.n_loose == 1 ? "y" : "ies", r->meta.loose);
     if (rc == CKPT_OK && r->meta.n_others > 0)
         rc = ckpt_map_note(r->map, CKPT_WARNING, r->err,
-                           "left out: %zu member%s of .metadata that torch does not write "
-                           "(%.200s)",
+                           "left out: %zu member%s of .metadata that torch does not write, "
+                           "first '%.200s'",
                            r->meta.n_others, r->meta.n_others == 1 ? "" : "s", r->meta.other);
     if (rc == CKPT_OK)
         rc = dcp_files(r);

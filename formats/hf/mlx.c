@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mlx.c: warns about folders of MLX whose tensors may not be those of transformers.
+ * mlx.c: warns if MLX wrote a folder and may have changed its tensors.
  *
  * When mlx-lm converts a model, the function `sanitize` of its class may rename tensors (experts
  * become one tensor), transpose them (convolutions, GPT-2's matrices) or change values (1 is added
@@ -11,7 +11,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Types whose tensors mlx-lm 0.32 at most leaves out: rotary frequencies, and tied heads. */
+/* Types of which mlx-lm 0.32 keeps all tensors but rotary frequencies and tied heads. */
 static const char *const hfm_same[] = {
     "cohere",   "cohere2",  "exaone",      "exaone4",   "gemma",  "gemma2",
     "glm",      "glm4",     "gpt_bigcode", "granite",   "helium", "hunyuan_v1_dense",

@@ -42,7 +42,7 @@ bool ckpt_hf_quant_floats(const ckpt_map *map, const ckpt_value *config);
  */
 int ckpt_hf_quant_parts(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
 
-/* Warn if MLX wrote the tensors of a model whose tensors it may have changed. */
+/* Warn if MLX wrote the tensors and may have changed them. */
 int ckpt_hf_mlx(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
 
 /*

@@ -174,7 +174,7 @@ int ckpt_map_adapter_keys(ckpt_map *map, const char *config, ckpt_err *err)
     ckpt_savepoint *saved = NULL;
 
     if (!map)
-        return ckpt_fail(err, CKPT_EUSAGE, "no map whose adapter could get keys");
+        return ckpt_fail(err, CKPT_EUSAGE, "ckpt_map_adapter_keys needs a map");
     int rc = ckpt_savepoint_new(&saved, map, err);
     return rc == CKPT_OK ? ckpt_savepoint_end(saved, agk_to_keys(map, config, err)) : rc;
 }
@@ -351,7 +351,7 @@ int ckpt_map_adapter_config(ckpt_map *map, ckpt_err *err)
     ckpt_savepoint *saved = NULL;
 
     if (!map)
-        return ckpt_fail(err, CKPT_EUSAGE, "no map whose adapter could get a configuration");
+        return ckpt_fail(err, CKPT_EUSAGE, "ckpt_map_adapter_config needs a map");
     if (!agk_is_renamed(map))
         return CKPT_OK;
     int rc = ckpt_savepoint_new(&saved, map, err);

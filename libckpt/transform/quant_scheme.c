@@ -91,9 +91,18 @@ static int qsc_unknown(const qsc_reader *r, const char *what, const char *name)
 {
     return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
                      "%s: quantization_config: ckpt cannot dequantize %s '%.100s' (ckpt formats "
-                     "lists the kinds that it can): convert without a change to copy the weights "
-                     "as they are",
+                     "lists the kinds that it can); a conversion that needs no floats (--to hf "
+                     "without --dtype) copies the weights as they are",
                      r->path, what, name);
+}
+
+/* Refuse a number of bits. */
+static int qsc_bits(const qsc_reader *r, const char *key, int64_t bits)
+{
+    char text[24];
+
+    (void)snprintf(text, sizeof text, "%" PRId64, bits);
+    return qsc_unknown(r, key, text);
 }
 
 /*
@@ -158,7 +167,7 @@ static int qsc_fp4(qsc_reader *r, const ckpt_value *weights)
     int64_t size = 0, bits = 0;
 
     if (!ckpt_value_as_int(ckpt_value_get(weights, "num_bits"), &bits) || bits != 4)
-        return qsc_unknown(r, "num_bits", "not 4");
+        return qsc_bits(r, "num_bits", bits);
     if (!ckpt_value_is(ckpt_value_get(weights, "type"), "float"))
         return qsc_unknown(r, "weights of type", "not float");
     if (even && even->kind == CKPT_V_BOOL && even->as.i == 0)
@@ -185,7 +194,7 @@ static int qsc_strategy(qsc_reader *r, const ckpt_value *weights)
         return qsc_unknown(r, "weights of type", type ? type : "(none)");
     if (!ckpt_value_as_int(ckpt_value_get(weights, "num_bits"), &bits) ||
         (bits != 8 && !(packed && (bits == 2 || bits == 4))))
-        return qsc_unknown(r, "num_bits", packed ? "not 2, 4 or 8" : "not 8");
+        return qsc_bits(r, "num_bits", bits);
     if (uneven && !packed)
         return qsc_unknown(r, "weights", "symmetric: false");
     if (packed) {
@@ -387,7 +396,7 @@ static int qsc_words(qsc_reader *r, const ckpt_value *q, const qsc_method *m)
         return rc;
     if (!ckpt_value_as_int(ckpt_value_get(q, "bits"), &bits) ||
         (bits != 4 && (r->now == CKPT_QUANT_AWQ || (bits != 2 && bits != 3 && bits != 8))))
-        return qsc_unknown(r, "bits", r->now == CKPT_QUANT_AWQ ? "not 4" : "not 2, 3, 4 or 8");
+        return qsc_bits(r, "bits", bits);
     if (!ckpt_value_as_int(ckpt_value_get(q, "group_size"), &size) || size < -1 || size == 0)
         return ckpt_fail(r->err, CKPT_EFORMAT, "%s: quantization_config: group_size is not a size",
                          r->path);
@@ -463,7 +472,7 @@ static int qsc_mlx_one(const qsc_reader *r, const ckpt_value *q, ckpt_quant_mlx 
         return CKPT_OK;
     if (!ckpt_value_as_int(bits, &n) || n < 2 || n > 8 || n == 7 ||
         (usual != qsc_modes && n != (int64_t)usual->bits))
-        return qsc_unknown(r, "bits", "not 2 to 6 or 8, or not those of the mode");
+        return qsc_bits(r, "bits", n);
     out->bits = (unsigned)n;
     return CKPT_OK;
 }

@@ -85,13 +85,14 @@ int ckpt_rm_agrees(ckpt_map *map, const ckpt_rm_facts *f, unsigned to, ckpt_err 
         if (w->side != to || w->own || w->has.text || ckpt_rm_holds(f, w, &known) || !known)
             continue;
         const ckpt_value *v = ckpt_rm_named(f, w->key);
-        return ckpt_map_note(map, CKPT_WARNING, err,
-                             "%s is the layout map for these tensors, but not for %.60s = %.60s, "
-                             "which the configuration has: it may be another model's",
-                             f->r->name, w->key,
-                             v->kind == CKPT_V_STR ? v->as.text.at
-                             : v->as.i             ? "true"
-                                                   : "false");
+        return ckpt_map_note(
+            map, CKPT_WARNING, err,
+            "the tensors are those of a model for %s, but %.60s in the configuration is %.60s, for "
+            "which this layout map is not made: the configuration may be another model's",
+            f->r->name, w->key,
+            v->kind == CKPT_V_STR ? v->as.text.at
+            : v->as.i             ? "true"
+                                  : "false");
     }
     return CKPT_OK;
 }

@@ -3,9 +3,9 @@
  * lora.c: lets the rules for a model's weights convert a LoRA adapter of that model.
  *
  * The update of a weight [out, in] is B A, with A [r, in] and B [out, r].  While a map is applied,
- * both have the weight's name behind "lora_a/" or "lora_b/", like moments of an optimizer.  A rule
- * that rearranges rows applies to B, whose columns take the place of the inputs; A only gets
- * another name.  A rule that stacks whole matrices applies to both.
+ * both have the weight's name after "lora_a/" or "lora_b/", like moments of an optimizer.  A rule
+ * that reorders the rows of the weight reorders the rows of B, and A only gets another name.  A
+ * rule that stacks whole matrices stacks both.
  *
  *     Hugging Face (PEFT)  base_model.model.NAME.lora_A.weight, base_model.model.NAME.lora_B.weight
  *     GGUF (llama.cpp)     NAME.weight.lora_a, NAME.weight.lora_b
