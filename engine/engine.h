@@ -97,6 +97,7 @@ typedef struct zt_about {
     const char *device;   /* NULL: the processor */
     const char *wire;     /* transport between GPUs; NULL: none */
     const char *card;     /* name of the GPU; "": none, or the plugin does not say */
+    const char *products; /* how the processor multiplies bf16; NULL: nothing trains in it there */
     uint64_t flops;       /* operations of one token of training, see zt_engine_about */
     const char *tag;      /* tag of options.load; "": the path names it */
     int64_t loaded_steps; /* updates before the checkpoint was saved */

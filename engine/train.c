@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/device/cpu_bf16.h"
 #include "engine/inside.h"
 #include "engine/save/together.h"
 #include "libckpt/io/dir.h"
@@ -260,6 +261,14 @@ static uint64_t ti_flops(const zt_engine *e)
     return 6 * zt_model_count(e->model, false) + 12 * c->layers * c->hidden * e->seq;
 }
 
+/* See zt_about.products. */
+static const char *ti_products(const zt_engine *e)
+{
+    if (!e->device->host || e->config.dtype != CKPT_BF16)
+        return NULL;
+    return zt_cpu_has_bf16() ? "by AMX" : "as fp32, because there is no AMX";
+}
+
 void zt_engine_about(const zt_engine *e, zt_about *out)
 {
     *out = (zt_about){.rank = e->comm->rank,
@@ -278,6 +287,7 @@ void zt_engine_about(const zt_engine *e, zt_about *out)
                       .device = e->device->host ? NULL : e->device->ops->name,
                       .wire = e->wire ? e->wire->ops->name : NULL,
                       .card = e->card,
+                      .products = ti_products(e),
                       .flops = ti_flops(e),
                       .tag = e->loaded.tag,
                       .loaded_steps = e->loaded.global_steps,

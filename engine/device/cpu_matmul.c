@@ -6,12 +6,14 @@
  * A product is split into tiles of its result by sizes alone, never along k, and one thread
  * computes each tile, so results do not depend on the number of threads.  Activation and rounding
  * are applied to each tile at once, while it is in the cache.  16-bit operands become fp32 in the
- * worker's scratch, in panels of at most BL_TILE x BL_DEPTH.
+ * worker's scratch, in panels of at most BL_TILE x BL_DEPTH, except BF16 where the processor
+ * multiplies it faster (zt_cpu_has_bf16).
  */
 #include <limits.h>
 #include <string.h>
 
 #include "engine/device/cpu.h"
+#include "engine/device/cpu_bf16.h"
 #include "engine/device/cpu_pool.h"
 #include "engine/device/cpu_sgemm.h"
 #include "engine/device/product.h"
@@ -24,8 +26,15 @@
 /* Products with fewer multiplications than this have one tile. */
 #define BL_WORTH (1u << 20)
 
+/* Multiplications of a tile from which on oneDNN's call for BF16, about 40 us, is worth it. */
+#define BL_WORTH_BF16 4e6
+
 /* Steps along k for which a 16-bit panel is converted at a time. */
 #define BL_DEPTH 512u
+
+/* Steps along k of BF16 operands that are multiplied as they are: a dense operand of this depth or
+ * less is not copied. */
+#define BL_DEPTH_BF16 4096u
 
 /* Columns of a bias gradient that are summed together, and rows per partial sum. */
 #define BL_COLUMNS 64u
@@ -166,11 +175,25 @@ static void bl_tile_f32(zt_device *d, const bl_product *p, const bl_tile *t)
     }
 }
 
-/* ---- 16 bits ------------------------------------------------------------------------------- */
+/* ---- 16 bits: panels, start and end of a tile ---------------------------------------------- */
 
+/* A worker's scratch: panels of both operands (fp32, or BF16 where it is multiplied as it is), and
+ * the tile. */
 typedef struct bl_room {
-    float *a, *b, *c;
+    void *a, *b;
+    float *c;
 } bl_room;
+
+/* The part of A (or, in bl_b_part, of B) that a tile needs for the steps k to k + n, as stored. */
+static bl_tile bl_a_part(const bl_product *p, const bl_tile *t, uint64_t k, uint64_t n)
+{
+    return p->q.a_transposed ? (bl_tile){k, t->row, n, t->m} : (bl_tile){t->row, k, t->m, n};
+}
+
+static bl_tile bl_b_part(const bl_product *p, const bl_tile *t, uint64_t k, uint64_t n)
+{
+    return p->q.b_transposed ? (bl_tile){t->column, k, t->n, n} : (bl_tile){k, t->column, n, t->n};
+}
 
 /* Convert `rows` rows of `width` elements into dense fp32. */
 static void bl_panel(ckpt_dtype dt, float *to, const void *from, uint64_t ld, const bl_tile *size)
@@ -182,13 +205,7 @@ static void bl_panel(ckpt_dtype dt, float *to, const void *from, uint64_t ld, co
 static void bl_panels(ckpt_dtype dt, const bl_product *p, const bl_tile *t, const bl_room *room,
                       const zt_sgemm *g, uint64_t k)
 {
-    bl_tile a = {t->row, k, t->m, g->k}, b = {k, t->column, g->k, t->n};
-    if (p->q.a_transposed) {
-        a = (bl_tile){k, t->row, g->k, t->m};
-    }
-    if (p->q.b_transposed) {
-        b = (bl_tile){t->column, k, t->n, g->k};
-    }
+    bl_tile a = bl_a_part(p, t, k, g->k), b = bl_b_part(p, t, k, g->k);
     bl_panel(dt, room->a, p->q.a, p->q.lda, &a);
     bl_panel(dt, room->b, p->q.b, p->q.ldb, &b);
 }
@@ -230,15 +247,76 @@ static void bl_finish_16(ckpt_dtype dt, const bl_product *p, const bl_tile *t, f
     }
 }
 
+/* ---- BF16, multiplied as it is ------------------------------------------------------------- */
+
+typedef struct bl_operand {
+    const void *p;
+    uint64_t ld;
+} bl_operand;
+
+/* The part `size` of a matrix, copied into `room` unless its rows follow each other: with dense
+ * operands oneDNN has its fastest code. */
+static bl_operand bl_dense(void *room, const void *from, uint64_t ld, const bl_tile *size)
+{
+    const char *first = (const char *)from + (size->row * ld + size->column) * 2;
+    if (ld == size->n)
+        return (bl_operand){first, ld};
+    for (uint64_t i = 0; i < size->m; i++)
+        memcpy((char *)room + i * size->n * 2, first + i * ld * 2, size->n * 2);
+    return (bl_operand){room, size->n};
+}
+
+static bool bl_multiply_bf16(const bl_product *p, const bl_tile *t, const bl_room *room, uint64_t k,
+                             uint64_t part)
+{
+    bl_tile a = bl_a_part(p, t, k, part), b = bl_b_part(p, t, k, part);
+    bl_operand left = bl_dense(room->a, p->q.a, p->q.lda, &a);
+    bl_operand right = bl_dense(room->b, p->q.b, p->q.ldb, &b);
+    zt_cpu_product x = {.dt = CKPT_BF16,
+                        .a_transposed = p->q.a_transposed,
+                        .b_transposed = p->q.b_transposed,
+                        .m = t->m,
+                        .n = t->n,
+                        .k = part,
+                        .a = left.p,
+                        .b = right.p,
+                        .c = room->c,
+                        .lda = left.ld,
+                        .ldb = right.ld};
+    return zt_cpu_multiply(&x);
+}
+
+/* False: oneDNN has no code for such a product, or no memory; nothing is written. */
+static bool bl_tile_bf16(const bl_job *j, const bl_product *p, const bl_tile *t, unsigned worker)
+{
+    uint64_t depth = p->q.k < BL_DEPTH_BF16 ? p->q.k : BL_DEPTH_BF16;
+    uint64_t bytes = t->m * t->n * sizeof(float) + (t->m + t->n) * depth * sizeof(uint16_t);
+    bl_room room = {.c = zt_cpu_scratch(j->device, worker, bytes)};
+    if (!room.c)
+        return true; // the device has failed
+    room.a = room.c + t->m * t->n;
+    room.b = (uint16_t *)room.a + t->m * depth;
+    bl_start_16(j->dt, p, t, room.c);
+    for (uint64_t k = 0; k < p->q.k; k += depth) {
+        uint64_t part = p->q.k - k < depth ? p->q.k - k : depth;
+        if (!bl_multiply_bf16(p, t, &room, k, part))
+            return false;
+    }
+    bl_finish_16(j->dt, p, t, room.c);
+    return true;
+}
+
+/* ---- 16 bits, by fp32 ---------------------------------------------------------------------- */
+
 static void bl_tile_16(const bl_job *j, const bl_product *p, const bl_tile *t, unsigned worker)
 {
     uint64_t depth = p->q.k < BL_DEPTH ? p->q.k : BL_DEPTH;
     uint64_t floats = t->m * depth + depth * t->n + t->m * t->n;
-    bl_room room = {.a = zt_cpu_scratch(j->device, worker, floats * sizeof(float))};
-    if (!room.a)
+    bl_room room = {.c = zt_cpu_scratch(j->device, worker, floats * sizeof(float))};
+    if (!room.c)
         return;
-    room.b = room.a + t->m * depth;
-    room.c = room.b + depth * t->n;
+    room.a = room.c + t->m * t->n;
+    room.b = room.c + t->m * t->n + t->m * depth;
     bl_start_16(j->dt, p, t, room.c);
     for (uint64_t k = 0; k < p->q.k; k += depth) {
         uint64_t part = p->q.k - k < depth ? p->q.k - k : depth;
@@ -280,6 +358,13 @@ static void bl_column_block(ckpt_dtype dt, const bl_column_sums *s, uint64_t col
 
 /* ---- operations ---------------------------------------------------------------------------- */
 
+/* True if a tile is multiplied as BF16; small ones cost less as fp32, with fewer calls. */
+static bool bl_is_bf16(const bl_job *j, const bl_product *p, const bl_tile *t)
+{
+    return j->dt == CKPT_BF16 && p->q.alpha == 1.0F &&
+           (double)t->m * (double)t->n * (double)p->q.k >= BL_WORTH_BF16 && zt_cpu_has_bf16();
+}
+
 static void bl_range(void *ctx, uint64_t first, uint64_t last, unsigned worker)
 {
     const bl_job *j = ctx;
@@ -299,7 +384,7 @@ static void bl_range(void *ctx, uint64_t first, uint64_t last, unsigned worker)
         bl_tile t = bl_tile_at(p, k);
         if (j->dt == CKPT_F32)
             bl_tile_f32(j->device, p, &t);
-        else
+        else if (!bl_is_bf16(j, p, &t) || !bl_tile_bf16(j, p, &t, worker))
             bl_tile_16(j, p, &t, worker);
     }
 }

@@ -24,15 +24,20 @@ static void gm_scale(const zt_sgemm *g)
 // libgomp's function, declared here because not every compiler has <omp.h>
 void omp_set_num_threads(int n);
 
-static bool gm_product(const zt_sgemm *g)
+void zt_cpu_sgemm_alone(void)
 {
-    // per thread, as in OpenMP: the pool's workers already share the work
+    // per thread, as in OpenMP
     static _Thread_local bool alone;
 
     if (!alone) {
         omp_set_num_threads(1);
         alone = true;
     }
+}
+
+static bool gm_product(const zt_sgemm *g)
+{
+    zt_cpu_sgemm_alone();
     return dnnl_sgemm(g->a_transposed ? 'T' : 'N', g->b_transposed ? 'T' : 'N', (dnnl_dim_t)g->m,
                       (dnnl_dim_t)g->n, (dnnl_dim_t)g->k, g->alpha, g->a, (dnnl_dim_t)g->lda, g->b,
                       (dnnl_dim_t)g->ldb, g->beta, g->c, (dnnl_dim_t)g->ldc) == dnnl_success;
@@ -46,11 +51,15 @@ static void gm_one_thread(void)
     openblas_set_num_threads(1);
 }
 
-static bool gm_product(const zt_sgemm *g)
+void zt_cpu_sgemm_alone(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-
     (void)pthread_once(&once, gm_one_thread);
+}
+
+static bool gm_product(const zt_sgemm *g)
+{
+    zt_cpu_sgemm_alone();
     cblas_sgemm(CblasRowMajor, g->a_transposed ? CblasTrans : CblasNoTrans,
                 g->b_transposed ? CblasTrans : CblasNoTrans, (blasint)g->m, (blasint)g->n,
                 (blasint)g->k, g->alpha, g->a, (blasint)g->lda, g->b, (blasint)g->ldb, g->beta,

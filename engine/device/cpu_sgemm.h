@@ -31,4 +31,8 @@ typedef struct zt_sgemm {
  * of memory), kept in the device. */
 void zt_cpu_sgemm(zt_device *d, const zt_sgemm *g);
 
+/* Let the library compute in the calling thread alone, because the pool's workers already share the
+ * work. */
+void zt_cpu_sgemm_alone(void);
+
 #endif

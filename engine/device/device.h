@@ -10,7 +10,7 @@
  *
  * Precision: `dt` is the dtype in which the model is trained: CKPT_F32, CKPT_BF16 or CKPT_F16.
  * Weights, activations and their gradients have it.  Each operation computes in fp32 and rounds its
- * outputs once (to nearest even).
+ * outputs once (to nearest even).  Products of BF16 by AMX read and write subnormal numbers as 0.
  *
  * Errors: operations return nothing.  The device keeps the first failure (out of memory, a failed
  * kernel), and all later operations do nothing; zt_device_check() returns it.  Callers check once

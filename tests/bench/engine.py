@@ -3,9 +3,9 @@
 """Measure training: zerotrain beside PyTorch on one process, and beside DeepSpeed on two ranks.
 
   engine.py --bin build/bin [--quick] [--only ours,torch,ds,save] [--models gpt2,bert,t5-base] [--rounds 3] [--steps 8] [--work DIR]
-            [--processor-time]
+            [--bf16] [--processor-time]
 
-Everything is fp32 and takes turns in one run: the same config.json, ds_config.json, batches (random tokens, the same for all) and,
+Everything is fp32, or with --bf16 DeepSpeed's bf16 (PyTorch alone: autocast), and takes turns in one run: the same config.json, ds_config.json, batches (random tokens, the same for all) and,
 where there is a PyTorch to draw them, first weights; so the losses printed are comparable too.  Each turn is a process of its own whose
 first steps do not count.  Figures: median and best tokens/s over the steps of all turns, global tokens on several ranks;
 peak resident MiB of a process (the largest of the ranks).  Two processors are used by all: two threads, or two ranks of one thread.
@@ -105,18 +105,18 @@ def write_data(folder, m, steps, world):
         'in/labels': ('I32', among, struct.pack('<%di' % len(labels), *labels))})
 
 
-def ds_config(m, stage):
-    return {'train_micro_batch_size_per_gpu': m['batch'], 'gradient_accumulation_steps': 1, 'gradient_clipping': 0.0,
+def ds_config(m, stage, bf16):
+    return {**({'bf16': {'enabled': True}} if bf16 else {}), 'train_micro_batch_size_per_gpu': m['batch'], 'gradient_accumulation_steps': 1, 'gradient_clipping': 0.0,
             'steps_per_print': 1000000, 'optimizer': {'type': 'AdamW', 'params': OPTIMIZER}, 'zero_optimization': {'stage': stage}}
 
 
-def prepare(folder, m, steps):
+def prepare(folder, m, steps, bf16):
     os.makedirs(folder)
     with open(os.path.join(folder, 'config.json'), 'w') as f:
         json.dump({**m['config'], **COMMON}, f)
     for stage in (0, 2, 3):
         with open(os.path.join(folder, 'ds%d.json' % stage), 'w') as f:
-            json.dump(ds_config(m, stage), f)
+            json.dump(ds_config(m, stage, bf16), f)
     for world in (1, 2):
         write_data(folder, m, steps, world)
 
@@ -165,9 +165,12 @@ def child_torch(folder, cls, steps, fused=True, threads=THREADS, clock=time.perf
     torch.set_num_threads(threads)
     model, batch = child_model(folder, cls), child_batch(folder, 1)
     optimizer = torch.optim.AdamW(model.parameters(), fused=fused, **OPTIMIZER)
+    with open(os.path.join(folder, 'ds0.json')) as f:
+        bf16 = 'bf16' in json.load(f)
 
     def one(i):
-        loss = model(**batch(i, 0)).loss
+        with torch.autocast('cpu', torch.bfloat16, enabled=bf16):
+            loss = model(**batch(i, 0)).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -348,7 +351,7 @@ def speed(a, folder, m):
             runs[name].append(go())
             print('%s: %s s a step' % (name, ' '.join('%.2f' % s for s in runs[name][-1]['seconds'])), file=sys.stderr, flush=True)
     length = '%d + %d tokens' % (m['seq'], m['target']) if 'target' in m else '%d tokens' % m['seq']
-    print('\n### %s, batch %d a rank, %s, fp32\n' % (m['title'], m['batch'], length))
+    print('\n### %s, batch %d a rank, %s, %s\n' % (m['title'], m['batch'], length, 'bf16' if a.bf16 else 'fp32'))
     row(['', 'tokens/s, median', 'best', 'ratio', 'of bests', 'peak MiB a process', 'loss, first', 'last'])
     row(['---'] * 8)
     rate = {}
@@ -404,6 +407,7 @@ def main():
     p.add_argument('--rounds', type=int, help='turns of each (3)')
     p.add_argument('--steps', type=int, help='steps of a turn that count (8)')
     p.add_argument('--warmup', type=int, default=2, help='steps before them')
+    p.add_argument('--bf16', action='store_true', help='bf16 instead of fp32; PyTorch alone: under autocast')
     p.add_argument('--processor-time', action='store_true', help="one thread each, and the processor's seconds")
     p.add_argument('--work', help='folder on the disk to use (default: the temporary folder)')
     a = p.parse_args()
@@ -421,7 +425,7 @@ def main():
     try:
         for name in a.models.split(','):
             m, folder = MODELS[name], os.path.join(work, name)
-            prepare(folder, m, a.warmup + a.steps)
+            prepare(folder, m, a.warmup + a.steps, a.bf16)
             if importlib.util.find_spec('torch') and importlib.util.find_spec('transformers'):
                 peer('init', folder, m, 1)
             speed(a, folder, m)

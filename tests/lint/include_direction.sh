@@ -90,6 +90,7 @@ for lib in libdeflate.h zlib.h zip.h openssl/ cjson/ pcre2.h yaml.h cblas.h onea
     [ "$lib" = zlib.h ] && limit=2     # CRC joining in digest.c, inflate in inflate.c
     [ "$lib" = pcre2.h ] && limit=2    # names of tensors in the library, words of text in the engine
     [ "$lib" = openssl/ ] && limit=3   # digests, and keys, in the library; base64 in the engine
+    [ "$lib" = oneapi/dnnl ] && limit=2 # products of fp32, and of BF16, which other processors have no code for
     [ "$lib" = mpi.h ] && limit=2      # the engine's, and the plugin of ckpt
     if [ "$n" -gt "$limit" ]; then
         echo "<$lib> is included by more than $limit file: $users"

@@ -599,6 +599,8 @@ void report_profile(const report *r)
             ", activations %" PRIu64 "\n",
             m->weights, m->masters, m->state, m->gradients, m->buffers, m->activations);
     fprintf(stderr, "profile: peak of device memory: %" PRIu64 " bytes\n", now.peak);
+    if (r->about.products)
+        fprintf(stderr, "profile: products of bf16: %s\n", r->about.products);
     rp_speed(r, &now);
 }
 
