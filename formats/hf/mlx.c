@@ -32,17 +32,38 @@ static bool hfm_is_mlx(const ckpt_map *map, const ckpt_value *config)
     return found;
 }
 
+/* True for a type of model whose tensors are the same in MLX. */
+static bool hfm_is_same(const ckpt_value *config)
+{
+    const ckpt_value *type = ckpt_value_get(config, "model_type");
+
+    for (size_t i = 0; i < sizeof hfm_same / sizeof *hfm_same; i++) {
+        if (ckpt_value_is(type, hfm_same[i]))
+            return true;
+    }
+    return false;
+}
+
+int ckpt_hf_mlx_written(const ckpt_value *config, ckpt_err *err)
+{
+    const ckpt_value *type = ckpt_value_get(config, "model_type");
+
+    if (!config || hfm_is_same(config))
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "mlx-lm may have other tensors for models of type %.60s than transformers, so "
+                     "ckpt does not quantize them for MLX; convert to floats, and quantize with "
+                     "mlx_lm.convert",
+                     type && type->kind == CKPT_V_STR ? type->as.text.at : "(none)");
+}
+
 int ckpt_hf_mlx(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
 {
     const ckpt_value *type = ckpt_value_get(config, "model_type");
 
     assert(map && name);
-    if (!hfm_is_mlx(map, config))
+    if (!hfm_is_mlx(map, config) || hfm_is_same(config))
         return CKPT_OK;
-    for (size_t i = 0; i < sizeof hfm_same / sizeof *hfm_same; i++) {
-        if (ckpt_value_is(type, hfm_same[i]))
-            return CKPT_OK;
-    }
     return ckpt_map_note(map, CKPT_WARNING, err,
                          "%s: MLX wrote these weights, and for models of type %.60s it may have "
                          "other names, transposed tensors or other values than transformers: "

@@ -307,7 +307,7 @@ static int side_members(side_work *w, const char *text, uint64_t n)
 
     if (w->from->quantization)
         member[k++] =
-            (ckpt_hf_member){.key = "quantization_config", .value = w->from->quantization};
+            (ckpt_hf_member){.key = w->from->quantization_key, .value = w->from->quantization};
 
     if (w->from->untied || w->from->tied)
         member[k++] = (ckpt_hf_member){.key = "tie_word_embeddings",
@@ -508,6 +508,8 @@ static int side_floats(side_work *w)
         (void)ckpt_json_read(&read, w->scratch->arena, path, SIDE_MAX, NULL);
         config = read;
     }
+    if (w->from->quantization && strcmp(w->from->quantization_key, "quantization") == 0)
+        return ckpt_hf_mlx_written(config, w->err);
     w->floats = ckpt_hf_quant_floats(w->to, config);
     return w->floats ? ckpt_map_note(w->to, CKPT_INFO, w->err,
                                      "quantization_config is left out of config.json, because the "

@@ -46,6 +46,13 @@ int ckpt_hf_quant_parts(ckpt_map *map, const ckpt_value *config, const char *nam
 int ckpt_hf_mlx(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
 
 /*
+ * Check that a model's tensors have the same names and values in MLX.
+ *
+ * Errors  CKPT_EUNSUPPORTED: they may differ
+ */
+int ckpt_hf_mlx_written(const ckpt_value *config, ckpt_err *err);
+
+/*
  * Warn if most weights of the layers are not those of the model_type in config.json, or if they are
  * just those of another type; types without a row in formats/hf/layer_names.c are not checked.
  */

@@ -179,17 +179,23 @@ CKPT_API int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err);
 CKPT_API int ckpt_map_dequantize_moments(ckpt_map *map, uint64_t *n, ckpt_err *err);
 
 typedef struct ckpt_quantize {
-    size_t size;      /* sizeof this struct, or 0: see ckpt.h */
-    const char *form; /* "fp8-block", "fp8-block:64x64" or "fp8-channel" */
+    size_t size; /* sizeof this struct, or 0: see ckpt.h */
+    /*
+     * "fp8-block", "fp8-block:64x64", "fp8-channel", "w4a16", "w4a16:64" (columns of a group),
+     * "w8a16", "nvfp4a16", "mxfp4a16", "mlx4", "mlx8"
+     */
+    const char *form;
     /* NULL-terminated globs of weights to leave unchanged, besides heads; or NULL */
     const char *const *skip;
     ckpt_dtype dtype; /* dtype of the remaining floats; NONE: unchanged */
 } ckpt_quantize;
 
 /*
- * Quantize the matrices of linear layers to fp8 (E4M3) with scales beside them, in place:
- * "X_scale_inv" for blocks, as in transformers' FineGrainedFP8 and DeepSeek, or "X_scale" for rows,
- * as in compressed-tensors. The output's config.json declares it (quantization_config).
+ * Quantize the matrices of linear layers with scales beside them, in place, rounding to the nearest
+ * number: to fp8 (E4M3), with "X_scale_inv" for blocks as in transformers' FineGrainedFP8 and
+ * DeepSeek, or "X_scale" for rows as in compressed-tensors; or to numbers with a scale for a group
+ * of columns, as compressed-tensors' pack-quantized, nvfp4-pack-quantized and mxfp4-pack-quantized,
+ * or MLX's affine mode. The output's config.json declares it.
  *
  * Errors   CKPT_EUSAGE: no such form; CKPT_EMISMATCH: there is no such matrix; CKPT_EUNSUPPORTED:
  *          the weights are already quantized; CKPT_ELIMIT. A run fails (CKPT_EUNSUPPORTED) if a

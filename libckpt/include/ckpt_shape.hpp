@@ -191,7 +191,8 @@ inline std::uint64_t dequantize_moments(map &m)
 }
 
 /*
- * form  "fp8-block", "fp8-block:64x64", "fp8-channel";  skip  globs of weights to leave unchanged
+ * form  "fp8-block", "fp8-block:64x64", "fp8-channel", "w4a16:64" ...
+ * skip  globs of weights to leave unchanged
  */
 inline void quantize(map &m, std::string_view form, const std::vector<std::string> &skip = {},
                      ckpt_dtype dtype = CKPT_DTYPE_NONE)

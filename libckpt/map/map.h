@@ -380,8 +380,11 @@ struct ckpt_map {
      * alone, or the caller has chosen the tensors
      */
     const char *dicts;
-    /* the quantization_config of the output's config.json, as JSON; NULL: the source's */
-    const char *quantization;
+    /*
+     * how the output's numbers are quantized, as JSON, for config.json; NULL: as the source says.
+     * Its key: "quantization_config", or "quantization" for MLX
+     */
+    const char *quantization, *quantization_key;
     bool dequantized; /* config.json's quantization_config no longer applies */
     /*
      * the new number of rows of the vocabulary's tables, and the number in config.json (0: none);

@@ -90,6 +90,7 @@ if [ -x "$venv/bin/python" ]; then
         echo "-- signatures.py: skipped ($venv/signing is absent; run with --install)"
     fi
     part tests/interop/quantized.py --bin "$bin"
+    part tests/interop/quantize_to.py --bin "$bin"
     # two minutes once; without it, the reason is said and the rest goes on
     if ! turn 0 formats/gguf formats/hf libckpt/transform tools/share/maps formats/peft tests/interop/llama.sh tests/interop/llama_cpp.py; then
         echo "-- llama_cpp.py: not this turn"

@@ -256,7 +256,7 @@ static bool convert_means_floats(const prepare_args *a)
            (a->write.map && !a->write.own_map);
 }
 
-/* Apply --quantize (fp8); --dtype then applies to the other tensors. */
+/* Apply --quantize; --dtype then applies to the other tensors. */
 static int convert_quantize(ckpt_map *map, prepare_args *a, ckpt_err *err)
 {
     const ckpt_quantize how = {.size = sizeof how,

@@ -60,7 +60,7 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
     {"tie", 0, CLI_TEXT, PREPARE_AT(tie), "HEAD[=TABLE]", \
      "leave HEAD out if it equals TABLE"}, \
     {"quantize", 0, CLI_TEXT, PREPARE_AT(quantize), "FORM", \
-     "quantize to fp8-block[:RxC] or fp8-channel (hf)"}, \
+     "quantize (hf): fp8-block, fp8-channel, w4a16, mlx4 ..."}, \
     {"quantize-skip", 0, CLI_LIST, PREPARE_AT(quantize_skip), "GLOB", \
      "keep weights matching GLOB as floats (repeatable)"}, \
     {"untie", 0, CLI_FLAG, PREPARE_AT(untie), NULL, "write tied tensors separately"}, \
