@@ -10,7 +10,7 @@
 #include "libckpt/base/number.h"
 #include "libckpt/transform/keymap/expr.h"
 
-enum { EX_DEPTH = 96, EX_ARGS = 4, EX_NAME = 256 };
+enum { EX_DEPTH = 96, EX_ARGS = 4, EX_NAME = 256, EX_ITEMS = 1 << 16, EX_STEPS = 1 << 18 };
 
 /* State of an evaluation. */
 typedef struct ex_state {
@@ -223,6 +223,24 @@ static const ckpt_value *ex_power(ex_state *x, const ckpt_value *a, const ckpt_v
     return ex_made(x, ckpt_value_float(x->arena, pow(p, q)));
 }
 
+static const ckpt_value *ex_log(ex_state *x, const ckpt_value *a)
+{
+    double p;
+
+    if (!ex_number(a, &p) || !(p > 0))
+        return ex_fail(x, "log() needs a number above 0");
+    return ex_made(x, ckpt_value_float(x->arena, log(p)));
+}
+
+static const ckpt_value *ex_item(ex_state *x, const ckpt_value *list, const ckpt_value *number)
+{
+    const ckpt_seq seq = ckpt_value_seq(list);
+
+    if (!number || number->kind != CKPT_V_INT)
+        return ex_fail(x, "item() needs a list and a whole number");
+    return number->as.i >= 0 && (uint64_t)number->as.i < seq.n ? seq.at[number->as.i] : NULL;
+}
+
 /* Round to F32, because programs that compute in F32 round at each step. */
 static const ckpt_value *ex_single(ex_state *x, const ckpt_value *a)
 {
@@ -250,6 +268,10 @@ static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_valu
         return ex_single(x, arg[0]);
     if (strcmp(name, "pow") == 0)
         return ex_power(x, arg[0], arg[1]);
+    if (strcmp(name, "log") == 0)
+        return ex_log(x, arg[0]);
+    if (strcmp(name, "item") == 0)
+        return ex_item(x, arg[0], arg[1]);
     if (strcmp(name, "len") == 0)
         return ex_made(x, ckpt_value_int(x->arena, (int64_t)ckpt_value_seq(arg[0]).n));
     return ex_fail(x, "unknown function");
@@ -257,8 +279,8 @@ static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_valu
 
 static bool ex_function(const char *name)
 {
-    static const char *const names[] = {"count", "shape", "floor", "ceil", "min", "max",
-                                        "len",   "pow",   "tied",  "f32",  "had"};
+    static const char *const names[] = {"count", "shape", "floor", "ceil", "min", "max", "len",
+                                        "pow",   "tied",  "f32",   "had",  "log", "item"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) == 0)
@@ -267,12 +289,63 @@ static bool ex_function(const char *name)
     return false;
 }
 
+/*
+ * Evaluate the second argument of each() n times; without a value for one number, the list has
+ * none.
+ */
+static const ckpt_value *ex_items(ex_state *x, uint64_t n)
+{
+    uint64_t steps = EX_STEPS;
+    const ex_state outer = *x;
+    ckpt_value *list = ckpt_value_new(x->arena, CKPT_V_LIST);
+    bool all = ex_made(x, list) != NULL;
+
+    x->at_index = true;
+    x->steps = &steps;
+    for (x->index = 0; x->rc == CKPT_OK && all && x->index < n; x->index++) {
+        x->at = outer.at;
+        const ckpt_value *v = ex_or(x);
+        ckpt_value *item = v ? ckpt_arena_copy(x->arena, v, sizeof *v) : NULL;
+        all = v != NULL;
+        if (v && (!item || !ckpt_seq_add(x->arena, &list->as.seq, item)))
+            (void)ex_made(x, NULL);
+    }
+    x->at_index = outer.at_index;
+    x->index = outer.index;
+    x->steps = outer.steps;
+    return x->rc == CKPT_OK && all ? list : NULL;
+}
+
+/* each(n, EXPRESSION): the list of its values for index = 0, 1 ... n - 1. */
+static const ckpt_value *ex_each(ex_state *x)
+{
+    const ckpt_value *n = ex_or(x), *list = NULL;
+    const bool skip = x->skip;
+
+    if (x->rc != CKPT_OK || !ex_sign(x, ","))
+        return ex_fail(x, "expected , after the number of items");
+    if (n && (n->kind != CKPT_V_INT || n->as.i < 0 || n->as.i > EX_ITEMS))
+        return ex_fail(x, "each() needs a number of items from 0 to 65536");
+    if (n && x->f && !skip && n->as.i > 0) {
+        list = ex_items(x, (uint64_t)n->as.i);
+    } else {
+        if (n && x->f && !skip)
+            list = ex_made(x, ckpt_value_new(x->arena, CKPT_V_LIST));
+        x->skip = true;
+        (void)ex_or(x);
+        x->skip = skip;
+    }
+    return x->rc == CKPT_OK && ex_sign(x, ")") ? list : ex_fail(x, "expected )");
+}
+
 static const ckpt_value *ex_call(ex_state *x, const char *name)
 {
     const ckpt_value *arg[EX_ARGS] = {0};
     unsigned n = 0;
     bool all = true;
 
+    if (strcmp(name, "each") == 0)
+        return ex_each(x);
     if (!ex_function(name))
         return ex_fail(x, "unknown function");
     do {

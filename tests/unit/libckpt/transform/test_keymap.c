@@ -217,6 +217,16 @@ static void expressions(void **state)
         {"shape(\"a.0\", 0)", 2},
         {"shape(\"a.0\", 1)", CKPT_RM_UNKNOWN},
         {"-3 + 4", 1},
+        {"floor(log(1024) / log(2) + 0.5)", 10},
+        {"item([4, 5, 6], 1)", 5},
+        {"item([4, 5, 6], 3)", CKPT_RM_UNKNOWN},
+        {"item([4], 0 - 1) or 8", 8},
+        {"item(each(4, 2 * index), 3)", 6},
+        {"len(each(3, index if index < 2)) or 9", 9},
+        {"len(each(0, nobody))", 0},
+        {"len(each(nobody, 1)) or 2", 2},
+        {"2 if each(3, \"a\" if index == 1 or \"b\") == [\"b\", \"a\", \"b\"]", 2},
+        {"item(each(2, item([7, 8], 1 - index)), 0) or each(2, nobody)", 8},
     };
     const ckpt_remap_how how = {0};
     const uint64_t shape[] = {2};
