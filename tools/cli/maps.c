@@ -211,9 +211,7 @@ static int maps_check_sizes(const cli_maps *maps, const char *name, const ckpt_r
 static int maps_step(ckpt_map *map, const cli_maps *maps, const char *from, const char *to,
                      ckpt_remap_opts *opts, ckpt_err *err)
 {
-    unsigned known = 0;
-    char names[256] = "";
-    size_t n = 0;
+    bool known = false;
 
     for (size_t i = 0; i < maps->n; i++) {
         bool fits = false;
@@ -229,18 +227,16 @@ static int maps_step(ckpt_map *map, const cli_maps *maps, const char *from, cons
         free(sizes);
         if (rc != CKPT_OK || fits)
             return rc;
-        if (n < sizeof names)
-            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", known ? ", " : "",
-                                  maps_base(maps->at[i].path));
-        known++;
+        known = true;
     }
-    if (known == 0)
+    if (!known)
         return fail(err, CKPT_EUSAGE, "unknown layout map %s:%s; `ckpt maps` lists the known ones",
                     from, to);
-    return fail(err, CKPT_EUSAGE,
-                "%s: none of the maps %s:%s is for this architecture (%s); name its config.json "
-                "with --config, or your own map with --map FILE",
-                ckpt_map_path(map), from, to, names);
+    return fail(
+        err, CKPT_EUSAGE,
+        "%s: none of the maps %s:%s is for this architecture (`ckpt maps` lists them); name "
+        "its config.json with --config, or your own map with --map FILE",
+        ckpt_map_path(map), from, to);
 }
 
 /*
