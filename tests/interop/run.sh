@@ -97,6 +97,7 @@ if [ -x "$venv/bin/python" ]; then
     elif bash tests/interop/llama.sh "$venv/bin/python" "$venv/llama-cpp"; then
         part tests/interop/llama_cpp.py --bin "$bin" --llama "$venv/llama-cpp"
         part tests/interop/lora_gguf.py --bin "$bin" --llama "$venv/llama-cpp"
+        part tests/interop/llama_architectures.py --bin "$bin" --llama "$venv/llama-cpp"
     else
         echo "-- llama.cpp cannot be built here: GGUF files are not tried with it"
     fi

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""GGUF files that ckpt makes of models of many architectures, beside llama.cpp's own converter and quantizer.
+
+  llama_architectures.py --bin build/bin --llama DIR [NAME...]
+
+DIR is the folder that llama.sh has made.  For each model and dtype, ckpt's file has all tensors and keys of llama.cpp's file, bit for
+bit, and llama.cpp loads it.  Its folder made of the F32 file gives the logits of the original model in transformers, or ckpt refuses
+to make one.
+"""
+import argparse
+import json
+import os
+import shutil
+import sys
+
+os.environ['HF_HUB_OFFLINE'] = '1'
+import torch
+import transformers
+
+from checks import Tally, ckpt, scratch
+from llama_cpp import FIXTURES, LLAMA, TYPES, Reader, mine, run
+
+# One process, because importing what the converter needs takes longer than all else.
+CONVERT = '''
+import json, runpy, sys
+llama, jobs = sys.argv[1:]
+sys.path[:0] = [llama, llama + '/gguf-py']
+import conversion.base
+for pre, folder, out in json.loads(jobs):
+    conversion.base.TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
+    for dtype in 'f32', 'f16', 'bf16':
+        sys.argv = ['convert_hf_to_gguf.py', folder, '--outfile', out + dtype, '--outtype', dtype]
+        runpy.run_path(llama + '/convert_hf_to_gguf.py', run_name='__main__')
+'''
+GPT_OSS = dict(LLAMA, head_dim=64, intermediate_size=256, num_local_experts=4, num_experts_per_tok=2, sliding_window=64)
+YARN = {'rope_type': 'yarn', 'rope_theta': 150000.0, 'factor': 32.0, 'beta_fast': 32.0, 'beta_slow': 1.0,
+        'original_max_position_embeddings': 64}
+# Name: class, configuration, name of the tokenizer's way to split text, tokens that the tokenizer must have.
+MODELS = {
+    'gpt_oss': ('GptOss', GPT_OSS, 'gpt-4o', ()),
+    'gpt_oss_yarn': ('GptOss', dict(GPT_OSS, rope_parameters=dict(YARN, truncate=False)), 'gpt-4o', ()),
+}
+
+
+def make(name, folder):
+    """A model of random weights, large enough that its answers differ, and its tokenizer."""
+    kind, config, _, extra = MODELS[name]
+    source = os.path.join(FIXTURES, 'gguf_llama_deep', 'hf')
+    torch.manual_seed(len(name))
+    vocab = transformers.AutoConfig.from_pretrained(source).vocab_size
+    config = getattr(transformers, kind + 'Config')(**config, vocab_size=vocab + len(extra))
+    config.bos_token_id, config.eos_token_id, config.pad_token_id = 1, 2, None
+    model = getattr(transformers, kind + 'ForCausalLM')(config)
+    with torch.no_grad():
+        for p in list(model.parameters()) + [b for n, b in model.named_buffers() if n.endswith('bias')]:
+            if p.dim() > 1:
+                p.normal_(0, 0.08)
+            else:
+                p.add_(torch.randn_like(p) * 0.02)
+    # values that F16 and BF16 have, so that their files are the model
+    model.bfloat16().half().float().save_pretrained(folder)
+    for file in 'tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json':
+        if os.path.exists(os.path.join(source, file)):
+            shutil.copyfile(os.path.join(source, file), os.path.join(folder, file))
+    if extra:
+        path = os.path.join(folder, 'tokenizer.json')
+        with open(path, encoding='utf-8') as f:
+            tokenizer = json.load(f)
+        tokenizer['added_tokens'] += [dict(tokenizer['added_tokens'][0], id=vocab + i, content=text) for i, text in enumerate(extra)]
+        with open(path, 'w', encoding='utf-8') as f:
+            json.dump(tokenizer, f)
+
+
+def differences(ours, theirs):
+    """What tells two files apart."""
+    ours, theirs = Reader(ours), Reader(theirs)
+    out = ['tensor %s' % t for t in theirs.tensors.keys() | ours.tensors.keys() if ours.tensors.get(t) != theirs.tensors.get(t)]
+    return sorted(out) + sorted('%s = %.60r instead of %.60r' % (k, ours.keys.get(k), theirs.keys.get(k))
+                                for k in theirs.keys.keys() | ours.keys.keys() if ours.keys.get(k) != theirs.keys.get(k))
+
+
+def compare(a, name, tmp):
+    """Tensors and keys in each dtype."""
+    folder, theirs, problems = os.path.join(tmp, name), os.path.join(tmp, name + '.their.'), []
+    for dtype in 'f32', 'f16', 'bf16', *TYPES:
+        ours = os.path.join(tmp, '%s.%s.gguf' % (name, dtype))
+        ckpt(a, 'convert', '-qf', folder, ours, '--dtype', dtype)
+        if dtype in TYPES:
+            run(os.path.join(a.llama, 'llama_run'), 'quantize', theirs + 'f32', theirs + dtype, str(TYPES[dtype]))
+        problems += ['%s: %s' % (dtype, x) for x in differences(ours, theirs + dtype)]
+    return problems
+
+
+def loads(a, name, tmp):
+    """llama.cpp computes with our file."""
+    said = run(os.path.join(a.llama, 'llama_run'), 'say', os.path.join(tmp, name + '.f32.gguf'), '8', '1', '5', '9')
+    return [] if said.strip() else ['llama.cpp says nothing']
+
+
+def logits(folder):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.no_grad():
+        return model(torch.arange(24).view(2, 12)).logits
+
+
+def back(a, name, tmp):
+    """transformers computes the same logits with a folder made of the F32 file."""
+    folder = os.path.join(tmp, name + '.back')
+    ckpt(a, 'convert', '-qf', os.path.join(tmp, name + '.f32.gguf'), folder, '--to', 'hf')
+    off = (logits(folder) - logits(os.path.join(tmp, name))).abs().max().item()
+    return ['logits are off by %.2g' % off] if off else []
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split('\n', 1)[0])
+    p.add_argument('--bin', default='build/bin')
+    p.add_argument('--llama', required=True)
+    p.add_argument('-v', '--verbose', action='store_true')
+    p.add_argument('--keep', metavar='DIR', help='write all files to this folder, and leave them there')
+    p.add_argument('only', nargs='*')
+    a = p.parse_args()
+    tally = Tally(a.verbose)
+    with scratch() as tmp:
+        tmp = a.keep or tmp
+        names = a.only or mine(MODELS)
+        for name in names:
+            make(name, os.path.join(tmp, name))
+        jobs = [(MODELS[n][2], os.path.join(tmp, n), os.path.join(tmp, n + '.their.')) for n in names]
+        run(sys.executable, '-c', CONVERT, a.llama, json.dumps(jobs))
+        for name in names:
+            if tally.call(name + ': llama.cpp', compare, a, name, tmp):
+                tally.call(name + ': loads', loads, a, name, tmp)
+                tally.call(name + ': back', back, a, name, tmp)
+    return tally.end('architectures')
+
+
+if __name__ == '__main__':
+    sys.exit(main())
