@@ -271,7 +271,9 @@ int ckpt_gguf_special(ckpt_gguf_tokenizer_work *w)
         if (f.add[k] < 0 && v && v->kind == CKPT_V_BOOL)
             f.add[k] = v->as.i != 0;
     }
-    if (w->scores && prefix && prefix->kind == CKPT_V_BOOL)
+    // a layout map may state it
+    if (w->scores && prefix && prefix->kind == CKPT_V_BOOL &&
+        !ckpt_gguf_key(w->to, "tokenizer.ggml.add_space_prefix"))
         rc = ckpt_gguf_add_bool(w->to, "tokenizer.ggml.add_space_prefix", prefix->as.i, w->err);
     if (rc == CKPT_OK)
         rc = gsp_put_numbers(&f);
