@@ -12,7 +12,7 @@ static bool rcfg_plain(const ckpt_value *v, unsigned depth)
     const ckpt_seq seq = ckpt_value_seq(v);
 
     if (v->kind == CKPT_V_INT || v->kind == CKPT_V_FLOAT || v->kind == CKPT_V_BOOL ||
-        v->kind == CKPT_V_STR)
+        v->kind == CKPT_V_STR || v->kind == CKPT_V_NONE)
         return true;
     for (uint64_t i = 0; i < seq.n && depth < 8; i++) {
         if (!rcfg_plain(seq.at[i], depth + 1))
@@ -64,7 +64,8 @@ static int rcfg_put(ckpt_value *root, const ckpt_rm_facts *f, const ckpt_rm_line
     if (rc == CKPT_OK && ckpt_value_get(root, last))
         rc = rcfg_fail(f, line, "the key has a value already", err);
     if (rc == CKPT_OK && !rcfg_plain(v, 0))
-        rc = rcfg_fail(f, line, "the value is not a number, a text, true, false or a list of these",
+        rc = rcfg_fail(f, line,
+                       "the value is not a number, a text, true, false, null or a list of these",
                        err);
     if (rc == CKPT_OK && !ckpt_dict_add_cstr(f->arena, &root->as.map, last, copy))
         rc = ckpt_fail_memory(err);

@@ -452,6 +452,8 @@ static const ckpt_value *ex_word(ex_state *x)
     ex_blanks(x);
     if (strcmp(name, "true") == 0 || strcmp(name, "false") == 0)
         return ex_made(x, ckpt_value_bool(x->arena, *name == 't'));
+    if (strcmp(name, "null") == 0)
+        return ex_made(x, ckpt_value_new(x->arena, CKPT_V_NONE));
     return ex_sign(x, "(") ? ex_call(x, name) : ex_look_up(x, name);
 }
 

@@ -209,6 +209,8 @@ static void expressions(void **state)
         {"5 if \"a\" == \"a\"", 5},
         {"5 if nobody", CKPT_RM_UNKNOWN},
         {"5 if nobody != 3", 5},
+        {"len([null, nobody or null])", 2},
+        {"5 if null or 6", 6},
         {"len([1, 2, 3])", 3},
         {"floor(pow(2, 10))", 1024},
         {"count(\"a.{i}\")", 1},
@@ -524,10 +526,11 @@ static void proofs(void **state)
 /* What a configuration section makes of tensors and options. */
 static void configurations(void **state)
 {
-    static const char text[] = "sizes\n kind = kind or \"plain\" if count(\"x\")\ntensors\ny = x\n"
-                               "config left config.json\n rows = shape(\"x\", 0)\n"
-                               " eps = norm_eps\n ? none = nobody\n deep.er = [1, \"a\"]\n"
-                               " when kind in odd\n odd = 1\n when kind in plain\n plain = kind\n";
+    static const char text[] =
+        "sizes\n kind = kind or \"plain\" if count(\"x\")\ntensors\ny = x\n"
+        "config left config.json\n rows = shape(\"x\", 0)\n"
+        " eps = norm_eps\n ? none = nobody\n zero = nobody or null\n deep.er = [1, \"a\"]\n"
+        " when kind in odd\n odd = 1\n when kind in plain\n plain = kind\n";
     static const char *const sizes[] = {"norm_eps=1e-5", NULL};
     static const char *const own[] = {"eps=0.5", "kind=odd", NULL};
     static const struct {
@@ -555,6 +558,7 @@ static void configurations(void **state)
         assert_string_equal(map->config.file, "config.json");
         assert_int_equal(ckpt_value_get(map->config.value, "rows")->as.i, 2);
         assert_null(ckpt_value_get(map->config.value, "none"));
+        assert_int_equal(ckpt_value_get(map->config.value, "zero")->kind, CKPT_V_NONE);
         v = ckpt_value_get(ckpt_value_get(map->config.value, "deep"), "er");
         assert_int_equal(ckpt_value_seq(v).n, 2);
         assert_int_equal(!ckpt_value_get(map->config.value, "odd"), i != 2);
