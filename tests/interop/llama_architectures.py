@@ -15,6 +15,7 @@ import shutil
 import sys
 
 os.environ['HF_HUB_OFFLINE'] = '1'
+import safetensors.torch
 import torch
 import transformers
 
@@ -40,6 +41,9 @@ GEMMA = dict(LLAMA, head_dim=32, query_pre_attn_scalar=32, sliding_window=16)
 VISION = {'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 1, 'num_attention_heads': 2, 'image_size': 28, 'patch_size': 14}
 # llama.cpp rounds the bounds of the stretched frequencies, as ckpt warns
 ROUNDED = ('gpt_oss_yarn',)
+DEEPSEEK = dict(LLAMA, num_hidden_layers=3, num_key_value_heads=4, moe_intermediate_size=256, n_routed_experts=4, num_experts_per_tok=2,
+                n_shared_experts=2, first_k_dense_replace=1, kv_lora_rank=64, q_lora_rank=96, qk_nope_head_dim=64, qk_rope_head_dim=32,
+                v_head_dim=64)
 # Name: class, configuration, name of the tokenizer's way to split text (default: SentencePiece), tokens that the tokenizer must have.
 MODELS = {
     'gemma2': ('Gemma2', GEMMA, 'default', ()),
@@ -50,7 +54,14 @@ MODELS = {
                        'vision_config': VISION}, 'default', ()),
     'gpt_oss': ('GptOss', GPT_OSS, 'gpt-4o', ()),
     'gpt_oss_yarn': ('GptOss', dict(GPT_OSS, rope_parameters=dict(YARN, truncate=False)), 'gpt-4o', ()),
+    'deepseek_v2': ('DeepseekV2', dict(DEEPSEEK, scoring_func='softmax', n_group=1, topk_group=1), 'deepseek-llm', ()),
+    # llama.cpp knows a model without q_lora_rank by its number of layers
+    'deepseek_v2_lite': ('DeepseekV2', dict(DEEPSEEK, q_lora_rank=None, num_hidden_layers=27, hidden_size=64, intermediate_size=64,
+                                            moe_intermediate_size=32, routed_scaling_factor=1.5), 'deepseek-llm', ()),
+    'deepseek_v3': ('DeepseekV3', dict(DEEPSEEK, scoring_func='sigmoid', topk_method='noaux_tc', n_group=2, topk_group=1,
+                                       rope_parameters=dict(YARN, mscale=0.707, mscale_all_dim=0.707)), 'deepseek-v3', ()),
 }
+MORE = 'deepseek_v3',
 
 
 def make(name, folder):
@@ -76,6 +87,8 @@ def make(name, folder):
     for file in 'tokenizer.model', 'tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json':
         if os.path.exists(os.path.join(source, file)):
             shutil.copyfile(os.path.join(source, file), os.path.join(folder, file))
+    if name in MORE:
+        predict(folder)
     if extra:
         path = os.path.join(folder, 'tokenizer.json')
         with open(path, encoding='utf-8') as f:
@@ -83,6 +96,22 @@ def make(name, folder):
         tokenizer['added_tokens'] += [dict(tokenizer['added_tokens'][0], id=vocab + i, content=text) for i, text in enumerate(extra)]
         with open(path, 'w', encoding='utf-8') as f:
             json.dump(tokenizer, f)
+
+
+def predict(folder):
+    """Add a layer that predicts one more token, as the hub's models have it: transformers ignores it."""
+    path = os.path.join(folder, 'model.safetensors')
+    tensors = safetensors.torch.load_file(path)
+    with open(os.path.join(folder, 'config.json'), encoding='utf-8') as f:
+        config = json.load(f)
+    last, hidden = 'model.layers.%d.' % (config['num_hidden_layers'] - 1), config['hidden_size']
+    new = 'model.layers.%d.' % config['num_hidden_layers']
+    tensors.update({new + n[len(last):]: t + 1 for n, t in tensors.items() if n.startswith(last)})
+    for n, shape in {'eh_proj': (hidden, 2 * hidden), 'enorm': (hidden,), 'hnorm': (hidden,), 'shared_head.norm': (hidden,)}.items():
+        tensors[new + n + '.weight'] = torch.randn(shape).bfloat16().float()
+    safetensors.torch.save_file(tensors, path, {'format': 'pt'})
+    with open(os.path.join(folder, 'config.json'), 'w', encoding='utf-8') as f:
+        json.dump(dict(config, num_nextn_predict_layers=1), f)
 
 
 def differences(ours, theirs):
