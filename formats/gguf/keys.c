@@ -56,6 +56,17 @@ bool ckpt_gguf_number(const ckpt_map *map, const char *name, uint64_t *out)
     return true;
 }
 
+bool ckpt_gguf_is_token(const ckpt_key *key)
+{
+    static const char start[] = "tokenizer.ggml.", end[] = "_token_id";
+    assert(key);
+    const size_t n = strlen(key->name);
+
+    return n > sizeof start + sizeof end && strncmp(key->name, start, sizeof start - 1) == 0 &&
+           strcmp(key->name + n - (sizeof end - 1), end) == 0 && key->type == CKPT_KEY_STRING &&
+           !key->list && key->value->kind == CKPT_V_STR;
+}
+
 int ckpt_gguf_add(ckpt_map *to, const char *name, uint8_t type, bool list, const ckpt_value *value,
                   ckpt_err *err)
 {

@@ -175,6 +175,18 @@ static int gmo_check_adapter(const ckpt_map *to, const ckpt_target *target, ckpt
                            "max_shard_size: llama.cpp loads an adapter from one file only");
 }
 
+/* Remove the special tokens that the layout map gives by their texts: no tokenizer is written. */
+static void gmo_drop_tokens(ckpt_map *to)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < to->keys.n; i++) {
+        if (!ckpt_gguf_is_token(&to->keys.at[i]))
+            to->keys.at[n++] = to->keys.at[i];
+    }
+    to->keys.n = n;
+}
+
 /* Set types, order and keys. */
 static int gmo_whole(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
@@ -204,6 +216,8 @@ static int gmo_whole(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
         return rc;
     if (rc == CKPT_OK && !again && !target->skip_side_files)
         rc = ckpt_gguf_tokenizer(to, from, err);
+    if (!again)
+        gmo_drop_tokens(to);
     return rc;
 }
 

@@ -58,6 +58,12 @@ typedef struct ckpt_gguf_place_in {
  */
 int ckpt_gguf_split(ckpt_map *to, const ckpt_target *target, ckpt_err *err);
 
+/*
+ * True for a key of a layout map that gives a special token by its text, such as
+ * tokenizer.ggml.eot_token_id. The files of the tokenizer have its number.
+ */
+bool ckpt_gguf_is_token(const ckpt_key *key);
+
 /* Append a key; the value is borrowed and must live as long as the map. */
 int ckpt_gguf_add(ckpt_map *to, const char *name, uint8_t type, bool list, const ckpt_value *value,
                   ckpt_err *err);

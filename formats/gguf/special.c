@@ -171,6 +171,41 @@ static int gsp_put_numbers(const gsp_found *f)
     return rc;
 }
 
+/*
+ * Replace the texts that the layout map gives for special tokens by their numbers, unless the
+ * model's files give the number. The key of a text that the tokenizer lacks is removed.
+ */
+static int gsp_put_texts(const gsp_found *f)
+{
+    ckpt_keys *keys = &f->w->to->keys;
+    int64_t number = -1;
+    int rc = CKPT_OK;
+
+    for (size_t i = keys->n; rc == CKPT_OK && i-- > 0;) {
+        ckpt_key *key = &keys->at[i];
+        bool given = false;
+
+        if (!ckpt_gguf_is_token(key))
+            continue;
+        for (size_t j = i + 1; !given && j < keys->n; j++)
+            given = strcmp(keys->at[j].name, key->name) == 0;
+        const char *text = key->value->as.text.at;
+        if (!given && gsp_number_of(f->w, text, &number) && number >= 0) {
+            key->type = CKPT_KEY_U32;
+            key->value = ckpt_value_int(f->w->to->arena, number);
+            rc = key->value ? CKPT_OK : ckpt_fail_memory(f->w->err);
+            continue;
+        }
+        if (!given)
+            rc = ckpt_map_note(f->w->to, CKPT_WARNING, f->w->err,
+                               "the tokenizer has no token '%.80s', which tokenizers of this "
+                               "architecture have: %.80s is not written",
+                               text, key->name);
+        memmove(key, key + 1, (--keys->n - i) * sizeof *key);
+    }
+    return rc;
+}
+
 static int gsp_put_added(const gsp_found *f)
 {
     static const gsp_kind kinds[] = {GSP_BOS, GSP_EOS, GSP_SEP};
@@ -277,6 +312,8 @@ int ckpt_gguf_special(ckpt_gguf_tokenizer_work *w)
         rc = ckpt_gguf_add_bool(w->to, "tokenizer.ggml.add_space_prefix", prefix->as.i, w->err);
     if (rc == CKPT_OK)
         rc = gsp_put_numbers(&f);
+    if (rc == CKPT_OK)
+        rc = gsp_put_texts(&f);
     if (rc == CKPT_OK)
         rc = gsp_put_added(&f);
     if (rc == CKPT_OK)
