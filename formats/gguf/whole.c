@@ -194,7 +194,7 @@ int ckpt_gguf_blocks(ckpt_map *map, const char *name, ckpt_err *err)
 {
     assert(map && name);
     const ckpt_key *arch_key = ckpt_gguf_key(map, "general.architecture");
-    uint64_t here = 0, past = 0, known;
+    uint64_t here = 0, past = 0, known, more;
     const char *arch;
     bool uneven;
     int rc;
@@ -215,6 +215,10 @@ int ckpt_gguf_blocks(ckpt_map *map, const char *name, ckpt_err *err)
                                 "%" PRIu64 " (block_count): the keys are of another model; "
                                 "convert it again",
                                 name, past, known);
+    // llama.cpp's converter counts the blocks that predict more tokens, also if weights lack them
+    more = gz_number(map, arch, "nextn_predict_layers");
+    if (more < known && past <= known - more)
+        known -= more;
     // if heads differ by block, some blocks may have no tensors
     if (here < known && !uneven)
         return ckpt_map_problem(map, CKPT_EMISSING, err,

@@ -41,9 +41,11 @@ GEMMA = dict(LLAMA, head_dim=32, query_pre_attn_scalar=32, sliding_window=16)
 VISION = {'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 1, 'num_attention_heads': 2, 'image_size': 28, 'patch_size': 14}
 # llama.cpp rounds the bounds of the stretched frequencies, as ckpt warns
 ROUNDED = ('gpt_oss_yarn',)
-DEEPSEEK = dict(LLAMA, num_hidden_layers=3, num_key_value_heads=4, moe_intermediate_size=256, n_routed_experts=4, num_experts_per_tok=2,
-                n_shared_experts=2, first_k_dense_replace=1, kv_lora_rank=64, q_lora_rank=96, qk_nope_head_dim=64, qk_rope_head_dim=32,
-                v_head_dim=64)
+MOE = dict(LLAMA, num_hidden_layers=3, moe_intermediate_size=256, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1,
+           first_k_dense_replace=1)
+DEEPSEEK = dict(MOE, num_key_value_heads=4, n_shared_experts=2, kv_lora_rank=64, q_lora_rank=96, qk_nope_head_dim=64,
+                qk_rope_head_dim=32, v_head_dim=64)
+GLM = '[gMASK]', '<|user|>', '<|observation|>'
 # Name: class, configuration, name of the tokenizer's way to split text (default: SentencePiece), tokens that the tokenizer must have.
 MODELS = {
     'gemma2': ('Gemma2', GEMMA, 'default', ()),
@@ -60,8 +62,12 @@ MODELS = {
                                             moe_intermediate_size=32, routed_scaling_factor=1.5), 'deepseek-llm', ()),
     'deepseek_v3': ('DeepseekV3', dict(DEEPSEEK, scoring_func='sigmoid', topk_method='noaux_tc', n_group=2, topk_group=1,
                                        rope_parameters=dict(YARN, mscale=0.707, mscale_all_dim=0.707)), 'deepseek-v3', ()),
+    'glm4': ('Glm4', dict(LLAMA, head_dim=64), 'glm4', GLM),
+    'glm4_moe': ('Glm4Moe', dict(MOE, head_dim=64, use_qk_norm=True), 'glm4', GLM),
+    'glm4_moe_biased': ('Glm4Moe', dict(MOE, attention_bias=True, norm_topk_prob=False, n_group=2), 'glm4', GLM),
 }
-MORE = 'deepseek_v3',
+# of a hub's name, with a layer that predicts one more token
+MORE = 'deepseek_v3', 'glm4_moe'
 
 
 def make(name, folder):
@@ -139,7 +145,8 @@ def model_of(folder):
 
 
 def says(a, name, tmp):
-    """llama.cpp says the tokens that transformers says."""
+    """ckpt finds our file complete, and llama.cpp says with it the tokens that transformers says."""
+    ckpt(a, 'verify', '-q', os.path.join(tmp, name + '.f32.gguf'))
     problems, model = [], model_of(os.path.join(tmp, name))
     for first in (1, 5, 9), (7, 3, 11, 40):
         said = run(os.path.join(a.llama, 'llama_run'), 'say', os.path.join(tmp, name + '.f32.gguf'), '20', *map(str, first)).split()
