@@ -9,8 +9,8 @@
  *     layout.c    decides which items are weights, moments, settings
  *     dcp.c       the reader: files, tensors with their extents
  *     values.c    builds the tree of values from objects and tensors
- *     write.c     the writer; describe.c writes .metadata, programs.c knows the layouts that
- *                 programs load
+ *     write.c     the writer; pack.c places items in files, describe.c writes .metadata,
+ *                 programs.c knows the layouts that programs load
  *
  * A checkpoint, as torch.distributed.checkpoint 2.0 to 2.15 writes it:
  *
@@ -105,10 +105,57 @@ void ckpt_dcp_metadata_free(ckpt_dcp_metadata *m);
 struct ckpt_train_job;
 struct ckpt_state;
 
+/* ---- pack.c ---- */
+
+/* A folder that is written: its data files, one per rank, and the items in them. */
+typedef struct ckpt_dcp_pack {
+    ckpt_map *to;
+    const ckpt_map *from;
+    bool drop_objects;      /* as ckpt_target's */
+    ckpt_dcp_metadata meta; /* placed items; files by rank */
+    uint32_t *file;         /* by rank: number of its file in the target map */
+    uint32_t ranks;
+    ckpt_err *err;
+} ckpt_dcp_pack;
+
+/* A box of a tensor, in elements, and the rank whose file gets it. */
+typedef struct ckpt_dcp_box {
+    const uint64_t *start, *count;
+    uint32_t rank;
+} ckpt_dcp_box;
+
+/* A tensor to write. */
+typedef struct ckpt_dcp_packed {
+    const char *name; /* NULL: the keys of the path, joined by '.' */
+    ckpt_value *path; /* NULL: the name is not flattened */
+    const ckpt_tensor *tensor;
+    ckpt_dtype dtype;
+    /* the shape if it is larger than the tensor's: all other elements are zero; or NULL */
+    const uint64_t *shape;
+    const ckpt_dcp_box *box; /* n boxes that cover the shape */
+    uint32_t n;
+} ckpt_dcp_packed;
+
+/* Begin a data file per rank in a folder: "" or "optimizer_0/".  Errors: CKPT_ELIMIT. */
+int ckpt_dcp_pack_files(ckpt_dcp_pack *p, const char *folder);
+
+/* Write a tensor of the source, one entry for each box.  Errors: CKPT_ELIMIT. */
+int ckpt_dcp_pack_tensor(ckpt_dcp_pack *p, const ckpt_dcp_packed *what);
+
+/* Write an object in rank 0's file, as torch.save does.  Errors: CKPT_ELIMIT. */
+int ckpt_dcp_pack_object(ckpt_dcp_pack *p, const char *name, ckpt_value *path, const ckpt_value *v);
+
+/* Write another name for the entries of an item, by its number.  Errors: CKPT_ELIMIT. */
+int ckpt_dcp_pack_again(ckpt_dcp_pack *p, const char *name, size_t of);
+
+/* Write the folder's .metadata.  Errors: CKPT_ELIMIT. */
+int ckpt_dcp_pack_metadata(ckpt_dcp_pack *p, const char *folder);
+
 /* ---- describe.c, write.c ---- */
 
 /*
- * Append the pickle of .metadata.  item->path and the paths of files are written as they are.
+ * Append the pickle of .metadata.  item->path and the paths of files are written as they are; if no
+ * item has a path, planner_data is None.
  *
  * Errors  CKPT_ELIMIT
  */

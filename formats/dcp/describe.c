@@ -200,8 +200,10 @@ static void dds_storage(dds_maker *m, ckpt_value *dict, const ckpt_dcp_metadata 
 static ckpt_value *dds_root(dds_maker *m, const ckpt_dcp_metadata *from)
 {
     ckpt_value *state = dds_new(m, CKPT_V_DICT), *described = dds_new(m, CKPT_V_DICT),
-               *planner = dds_new(m, CKPT_V_DICT), *storage = dds_new(m, CKPT_V_DICT);
+               *planner = m->nothing, *storage = dds_new(m, CKPT_V_DICT);
 
+    for (size_t i = 0; planner == m->nothing && i < from->item.n; i++)
+        planner = from->item.at[i].path ? dds_new(m, CKPT_V_DICT) : planner;
     for (size_t i = 0; !m->failed && i < from->item.n; i++) {
         const ckpt_dcp_item *item = &from->item.at[i];
         ckpt_value *path = dds_new(m, CKPT_V_TUPLE), *name = dds_text(m, item->name.at);
@@ -209,7 +211,8 @@ static ckpt_value *dds_root(dds_maker *m, const ckpt_dcp_metadata *from)
         dds_pair(m, described, name, dds_description(m, from, item));
         for (uint64_t k = 0; k < keys.n; k++)
             dds_item(m, path, keys.at[k]);
-        dds_pair(m, planner, name, path);
+        if (planner != m->nothing)
+            dds_pair(m, planner, name, path);
         for (size_t c = 0; !m->failed && c < item->n; c++)
             dds_storage(m, storage, from, item, c);
     }

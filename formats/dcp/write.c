@@ -18,8 +18,6 @@
 #include <string.h>
 
 #include "formats/dcp/dcp.h"
-#include "formats/torch/torch.h"
-#include "formats/torch/tree.h"
 #include "formats/training/param_values.h"
 #include "formats/training/to_fsdp.h"
 #include "formats/training/torch_settings.h"
@@ -34,9 +32,7 @@ typedef struct dpw_writer {
     const ckpt_state *state; /* NULL: only weights are written */
     const ckpt_target *target;
     const ckpt_dcp_layout *layout;
-    ckpt_dcp_metadata meta; /* placed items of this folder; files by rank */
-    uint32_t *file;         /* by rank: number of its file in the target map */
-    uint32_t ranks;
+    ckpt_dcp_pack pack; /* the current folder */
     ckpt_err *err;
 } dpw_writer;
 
@@ -72,190 +68,35 @@ static ckpt_value *dpw_below(dpw_writer *w, const ckpt_value *path, ckpt_value *
     return longer && key && ckpt_seq_add(w->to->arena, &longer->as.seq, key) ? longer : NULL;
 }
 
-/* Join a path to its flattened name. */
-static const char *dpw_name(dpw_writer *w, const ckpt_value *path)
-{
-    ckpt_bytes text = {0};
-    const char *name = NULL;
-    bool ok = true;
-
-    for (uint64_t i = 0; ok && i < path->as.seq.n; i++) {
-        const ckpt_value *k = path->as.seq.at[i];
-        ok = (i == 0 || ckpt_bytes_add(&text, ".", 1)) &&
-             (k->kind == CKPT_V_STR ? ckpt_bytes_add(&text, k->as.text.at, (size_t)k->as.text.n)
-                                    : ckpt_bytes_printf(&text, "%" PRId64, k->as.i));
-    }
-    if (ok)
-        name = ckpt_arena_string(w->to->arena, text.n ? (const char *)text.at : "", text.n);
-    ckpt_vec_free(&text);
-    return name;
-}
-
-static int dpw_item(dpw_writer *w, ckpt_value *path, ckpt_dcp_item **out)
-{
-    const char *name = path ? dpw_name(w, path) : NULL;
-
-    *out = name ? ckpt_vec_push(&w->meta.item) : NULL;
-    if (!*out)
-        return ckpt_fail_memory(w->err);
-    **out = (ckpt_dcp_item){.name = {name, strlen(name)}, .path = path, .first = w->meta.chunk.n};
-    return CKPT_OK;
-}
-
-/* ---- entries ---- */
-
-/* Begin an archive at the end of a rank's file. */
-static int dpw_begin(dpw_writer *w, ckpt_torch_tree *t, uint32_t rank)
-{
-    int rc = ckpt_tt_more(t, w->to, w->from, w->file[rank], w->err);
-
-    t->drop_objects = w->target->drop_objects;
-    return rc;
-}
-
-/* End an archive, and record its position. */
-static int dpw_end(dpw_writer *w, ckpt_torch_tree *t, ckpt_value *root, uint32_t rank,
-                   ckpt_dcp_chunk *chunk)
-{
-    uint64_t at = w->to->files.at[w->file[rank]].size;
-    int rc = ckpt_tt_end(t, root);
-    ckpt_dcp_chunk *slot = rc == CKPT_OK ? ckpt_vec_push(&w->meta.chunk) : NULL;
-
-    if (rc != CKPT_OK)
-        return rc;
-    if (!slot)
-        return ckpt_fail_memory(w->err);
-    chunk->place = (ckpt_dcp_place){rank, at, w->to->files.at[w->file[rank]].size - at};
-    *slot = *chunk;
-    return CKPT_OK;
-}
-
-/* Write a chunk of a tensor to one rank's file. */
-static int dpw_chunk(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, uint32_t rank,
-                     const ckpt_dcp_chunk *like, ckpt_extent *e)
-{
-    ckpt_dcp_chunk chunk = *like;
-    ckpt_torch_tree tree;
-    ckpt_value *v = NULL;
-    uint64_t n = 1;
-    int rc = dpw_begin(w, &tree, rank);
-
-    for (uint32_t k = 0; k < t->ndim; k++)
-        n *= chunk.count[k];
-    if (rc == CKPT_OK)
-        v = ckpt_tt_view(&tree, ckpt_tt_storage(&tree, dtype, n), 0, chunk.count, t->ndim);
-    if (v)
-        v->as.tensor->dtype = dtype;
-    if (v && n > 0)
-        e->source = v->as.tensor->storage->source;
-    return dpw_end(w, &tree, v, rank, &chunk);
-}
-
-/* The rows of a tensor in one chunk. */
-typedef struct dpw_rows {
-    uint64_t start, count;
-} dpw_rows;
-
-/* Make a chunk's box, and the extent of its elements in the chunk's storage. */
-static bool dpw_box(dpw_writer *w, const ckpt_tensor *t, ckpt_dtype dtype, const dpw_rows *rows,
-                    ckpt_dcp_chunk *chunk, ckpt_extent *e)
-{
-    uint64_t *at = ckpt_arena_array(w->to->arena, 2 * (uint64_t)t->ndim + 1, sizeof *at);
-    ckpt_axis *axis = ckpt_arena_array(w->to->arena, t->ndim + 1, sizeof *axis);
-    int64_t stride = (int64_t)(ckpt_dtype_get(dtype)->bits / 8);
-
-    if (!at || !axis)
-        return false;
-    chunk->start = at;
-    chunk->count = at + t->ndim;
-    for (uint32_t k = 0; k < t->ndim; k++) {
-        at[k] = k == 0 ? rows->start : 0;
-        at[t->ndim + k] = k == 0 ? rows->count : t->shape[k];
-    }
-    *e = (ckpt_extent){.ndim = t->ndim, .axis = axis};
-    if (ckpt_dtype_packed(dtype) && t->ndim > 0) {
-        ckpt_dcp_packed_rows(e, axis, t->shape, t->ndim, rows->start, rows->count);
-        return true;
-    }
-    for (uint32_t k = t->ndim; k-- > 0;) {
-        axis[k] = (ckpt_axis){chunk->start[k], chunk->count[k], stride};
-        stride *= (int64_t)chunk->count[k];
-    }
-    if (t->ndim == 0) {
-        axis[0] = (ckpt_axis){0, 1, stride};
-        e->ndim = 1;
-    }
-    return true;
-}
+/* ---- tensors ---- */
 
 /* Write a tensor of the source, sharded over the ranks. */
 static int dpw_tensor(dpw_writer *w, ckpt_value *path, const ckpt_tensor *t, ckpt_dtype dtype)
 {
-    const ckpt_tensor *donor = t->owner ? t->owner : t;
+    uint32_t ranks = w->pack.ranks, n = 0;
     uint64_t n_rows = t->ndim > 0 ? t->shape[0] : 1;
-    ckpt_extent *extent = ckpt_alloc(w->ranks * sizeof *extent);
-    ckpt_dcp_item *item = NULL;
-    uint32_t n = 0;
-    int rc = extent ? dpw_item(w, path, &item) : ckpt_fail_memory(w->err);
+    ckpt_dcp_box *box = ckpt_alloc(ranks * sizeof *box);
+    uint64_t *at = ckpt_alloc(2 * (uint64_t)ranks * (t->ndim + 1) * sizeof *at);
+    int rc = box && at ? CKPT_OK : ckpt_fail_memory(w->err);
 
-    if (rc == CKPT_OK) {
-        item->is_tensor = true;
-        item->dtype = dtype;
-        item->ndim = t->ndim;
-        item->shape = t->shape;
-    }
-    for (uint32_t r = 0; rc == CKPT_OK && r < w->ranks; r++) {
-        ckpt_dcp_chunk chunk = {0};
-        dpw_rows rows;
-        rows.count = ckpt_train_fsdp_rows(n_rows, w->ranks, r, &rows.start);
-        if (rows.count == 0 && r > 0)
+    for (uint32_t r = 0; rc == CKPT_OK && r < ranks; r++) {
+        uint64_t *start = &at[(uint64_t)r * 2 * (t->ndim + 1)], *count = start + t->ndim + 1;
+        for (uint32_t k = 0; k < t->ndim; k++) {
+            start[k] = 0;
+            count[k] = t->shape[k];
+        }
+        count[0] = ckpt_train_fsdp_rows(n_rows, ranks, r, &start[0]);
+        if (count[0] == 0 && r > 0)
             break;
-        if (!dpw_box(w, t, dtype, &rows, &chunk, &extent[n]))
-            rc = ckpt_fail_memory(w->err);
-        if (rc == CKPT_OK)
-            rc = dpw_chunk(w, t, dtype, r, &chunk, &extent[n]);
-        w->meta.item.at[w->meta.item.n - 1].n++;
-        n++;
+        box[n++] = (ckpt_dcp_box){.start = start, .count = count, .rank = r};
     }
-    if (rc == CKPT_OK && t->n_elems > 0)
-        rc = ckpt_tt_fill(w->to, &(ckpt_torch_fill){"dcp", donor, dtype}, extent, n, w->err);
-    ckpt_free(extent);
+    if (rc == CKPT_OK)
+        rc = ckpt_dcp_pack_tensor(
+            &w->pack,
+            &(ckpt_dcp_packed){.path = path, .tensor = t, .dtype = dtype, .box = box, .n = n});
+    ckpt_free(box);
+    ckpt_free(at);
     return rc;
-}
-
-/* Describe a tensor of a tree as a tensor of the checkpoint, in one chunk. */
-static bool dpw_leaf(dpw_writer *w, const ckpt_tensor_value *v, ckpt_dcp_chunk *chunk)
-{
-    ckpt_dcp_item *item = &w->meta.item.at[w->meta.item.n - 1];
-    uint64_t *shape = ckpt_arena_array(w->to->arena, v->ndim + 1, sizeof *shape);
-
-    chunk->start = ckpt_arena_array(w->to->arena, v->ndim + 1, sizeof *chunk->start);
-    if (!shape || !chunk->start)
-        return false;
-    for (uint32_t k = 0; k < v->ndim; k++)
-        shape[k] = v->shape[k];
-    item->is_tensor = true;
-    item->dtype = v->dtype;
-    item->ndim = v->ndim;
-    item->shape = chunk->count = shape;
-    return true;
-}
-
-/* Write an object in rank 0's file, as torch.save does. */
-static int dpw_object(dpw_writer *w, ckpt_value *path, const ckpt_value *v)
-{
-    ckpt_dcp_chunk chunk = {0};
-    ckpt_dcp_item *item;
-    ckpt_torch_tree tree;
-    int rc = dpw_item(w, path, &item);
-
-    if (rc != CKPT_OK)
-        return rc;
-    item->n = 1;
-    if (v->kind == CKPT_V_TENSOR && !dpw_leaf(w, v->as.tensor, &chunk))
-        return ckpt_fail_memory(w->err);
-    rc = dpw_begin(w, &tree, 0);
-    return rc == CKPT_OK ? dpw_end(w, &tree, ckpt_tt_copy(&tree, v), 0, &chunk) : rc;
 }
 
 /* ---- trees ---- */
@@ -283,7 +124,7 @@ static int dpw_flatten(dpw_writer *w, ckpt_value *path, const ckpt_value *v, uns
     if (!path)
         return ckpt_fail_memory(w->err);
     if (depth == 0 || !dpw_is_open(v, depth))
-        return dpw_object(w, path, v);
+        return ckpt_dcp_pack_object(&w->pack, NULL, path, v);
     for (uint64_t i = 0; rc == CKPT_OK && i < map.n; i++) {
         const ckpt_value *k = map.at[i].key;
         const char *key = k->kind == CKPT_V_STR ? k->as.text.at
@@ -291,7 +132,7 @@ static int dpw_flatten(dpw_writer *w, ckpt_value *path, const ckpt_value *v, uns
                               ? ckpt_arena_printf(w->to->arena, "%" PRId64, k->as.i)
                               : NULL;
         if (!key)
-            return dpw_object(w, path, v);
+            return ckpt_dcp_pack_object(&w->pack, NULL, path, v);
         rc = dpw_flatten(w, dpw_below(w, path, dpw_key(w, key)), map.at[i].value, depth - 1);
     }
     for (uint64_t i = 0; rc == CKPT_OK && i < seq.n; i++)
@@ -431,7 +272,9 @@ static int dpw_group(dpw_writer *w, size_t number)
     if (rc != CKPT_OK || w->layout->flat)
         return rc == CKPT_OK ? dpw_flat_settings(w, g, settings) : rc;
     rc = dpw_settings(w, path, settings);
-    return rc == CKPT_OK ? dpw_object(w, dpw_below(w, path, dpw_key(w, "params")), params) : rc;
+    return rc == CKPT_OK ? ckpt_dcp_pack_object(&w->pack, NULL,
+                                                dpw_below(w, path, dpw_key(w, "params")), params)
+                         : rc;
 }
 
 /*
@@ -451,54 +294,7 @@ static int dpw_values(dpw_writer *w)
     return rc;
 }
 
-/* ---- files ---- */
-
-/* Begin a data file per rank in a folder: "" or "optimizer_0/". */
-static int dpw_files(dpw_writer *w, const char *folder)
-{
-    int rc = CKPT_OK;
-
-    ckpt_dcp_metadata_free(&w->meta);
-    w->to->ranks = w->ranks;
-    w->file = ckpt_arena_array(w->to->arena, w->ranks, sizeof *w->file);
-    if (!w->file)
-        return ckpt_fail_memory(w->err);
-    for (uint32_t r = 0; rc == CKPT_OK && r < w->ranks; r++) {
-        const char *path = ckpt_arena_printf(w->to->arena, "%s__%" PRIu32 "_0.distcp", folder, r);
-        const char *name = path ? path + strlen(folder) : NULL;
-        ckpt_map_file file = {.path = path,
-                              .prefix = "archive",
-                              .format = &ckpt_format_torch,
-                              .placed = true,
-                              .rank = r};
-        ckpt_dcp_file *slot = name ? ckpt_vec_push(&w->meta.file) : NULL;
-        if (!slot)
-            return ckpt_fail_memory(w->err);
-        *slot = (ckpt_dcp_file){{name, strlen(name)}, name};
-        rc = ckpt_map_add_file(w->to, &file, &w->file[r], w->err);
-    }
-    return rc;
-}
-
-/* Write .metadata; it can be made now, because all entries are placed. */
-static int dpw_metadata(dpw_writer *w, const char *folder)
-{
-    ckpt_map_file file = {.placed = true, .rank = UINT32_MAX};
-    ckpt_bytes text = {0};
-    uint32_t index = 0;
-    int rc = ckpt_dcp_describe(&text, &w->meta, w->err);
-
-    file.path = ckpt_arena_printf(w->to->arena, "%s" CKPT_DCP_METADATA, folder);
-    if (rc == CKPT_OK && !file.path)
-        rc = ckpt_fail_memory(w->err);
-    file.size = text.n;
-    if (rc == CKPT_OK)
-        rc = ckpt_map_add_file(w->to, &file, &index, w->err);
-    if (rc == CKPT_OK)
-        rc = ckpt_map_add_literal(w->to, index, 0, text.at, text.n, w->err);
-    ckpt_vec_free(&text);
-    return rc;
-}
+/* ---- folders ---- */
 
 /* Write the optimizer and the values of the run. */
 static int dpw_run(dpw_writer *w)
@@ -516,30 +312,35 @@ static int dpw_run(dpw_writer *w)
 static int dpw_write(dpw_writer *w)
 {
     const char *first = w->layout->of_model, *second = w->layout->of_optimizer;
-    int rc = dpw_files(w, first);
+    int rc = ckpt_dcp_pack_files(&w->pack, first);
 
     if (rc == CKPT_OK)
         rc = dpw_model(w);
     if (rc == CKPT_OK && w->state && second) {
-        rc = dpw_metadata(w, first);
+        rc = ckpt_dcp_pack_metadata(&w->pack, first);
         if (rc == CKPT_OK)
-            rc = dpw_files(w, second);
+            rc = ckpt_dcp_pack_files(&w->pack, second);
         first = second;
     }
     if (rc == CKPT_OK && w->state)
         rc = dpw_run(w);
-    return rc == CKPT_OK ? dpw_metadata(w, first) : rc;
+    return rc == CKPT_OK ? ckpt_dcp_pack_metadata(&w->pack, first) : rc;
 }
 
 int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
     assert(to && from && target);
-    dpw_writer w = {.to = to, .from = from, .target = target, .err = err};
+    dpw_writer w = {
+        .to = to,
+        .from = from,
+        .target = target,
+        .pack = {.to = to, .from = from, .drop_objects = target->drop_objects, .err = err},
+        .err = err};
     ckpt_train_job job = {.from = from, .to = to, .target = target, .err = err};
     int rc = ckpt_dcp_layout_find(&w.layout, target->layout, err);
 
     if (rc == CKPT_OK)
-        rc = ckpt_train_fsdp_begin(&job, &w.ranks);
+        rc = ckpt_train_fsdp_begin(&job, &w.pack.ranks);
     w.state = job.state;
     if (rc == CKPT_OK)
         rc = ckpt_dcp_program_folder(&job, w.layout);
@@ -547,6 +348,6 @@ int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
         to->claim.joins_groups = w.layout->flat;
         rc = dpw_write(&w);
     }
-    ckpt_dcp_metadata_free(&w.meta);
+    ckpt_dcp_metadata_free(&w.pack.meta);
     return rc;
 }
