@@ -173,7 +173,9 @@ void job_explain(convert_job *j, int rc, ckpt_err *err)
 
     if (rc == CKPT_EMISMATCH && job_tied(j))
         (void)snprintf(err->text + n, sizeof err->text - n, " (a tied head equals its table; %s)",
-                       j->target.format && strcmp(j->target.format, "gguf") == 0
+                       strcmp(j->doing ? j->doing : "", "merging") == 0
+                           ? "name a model with both first, or convert the first with --untie"
+                       : j->target.format && strcmp(j->target.format, "gguf") == 0
                            ? "--config FILE with tie_word_embeddings false writes both"
                            : "--untie writes both");
     if (rc != CKPT_EDOUBT)

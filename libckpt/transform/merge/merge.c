@@ -137,6 +137,28 @@ static int mg_match(merging *g, const mg_model *m, const ckpt_tensor *t, const c
     return CKPT_OK;
 }
 
+/* Let the run check that a model has equal values under the names that the main model ties. */
+static int mg_tied(merging *g, mg_model *m, size_t i)
+{
+    const ckpt_tensor *t = g->map->tensors.at[i], *own = m->tensor[i];
+    const char *table = t->owner->name;
+    ckpt_tensor *last =
+        (ckpt_tensor *)(uintptr_t)m->tensor[ckpt_map_index(g->map, table, strlen(table))];
+
+    if (own == last)
+        return CKPT_OK;
+    if (own->dtype != last->dtype)
+        return ckpt_fail(g->err, CKPT_EMISMATCH,
+                         "%s: tensor %.200s is %s and %.200s is %s, but they are tied in %s",
+                         m->path, t->name, ckpt_dtype_name(own->dtype), table,
+                         ckpt_dtype_name(last->dtype), g->opened.at[0].path);
+    while (last->twin)
+        last = (ckpt_tensor *)(uintptr_t)last->twin;
+    last->twin = ckpt_nest_hide(m->map, own, g->err);
+    return last->twin ? ckpt_map_fact(g->map, g->err, "tied", "%.200s to %.200s", t->name, table)
+                      : CKPT_ELIMIT;
+}
+
 /* Pair all tensors in both directions, so that no tensor of either model is left out. */
 static int mg_pair(merging *g, mg_model *m)
 {
@@ -148,6 +170,8 @@ static int mg_pair(merging *g, mg_model *m)
         return ckpt_fail_memory(g->err);
     for (size_t i = 0; rc == CKPT_OK && i < main->tensors.n; i++)
         rc = mg_match(g, m, main->tensors.at[i], &m->tensor[i]);
+    for (size_t i = 0; rc == CKPT_OK && i < main->tensors.n; i++)
+        rc = main->tensors.at[i]->owner ? mg_tied(g, m, i) : rc;
     for (size_t i = 0; rc == CKPT_OK && i < m->map->tensors.n; i++) {
         const char *name = m->map->tensors.at[i]->name;
 
