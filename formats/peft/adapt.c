@@ -678,7 +678,7 @@ static int ad_say(adapting *a)
         rc = ckpt_map_note(
             a->map, CKPT_WARNING, a->err,
             "%.200s changes, and the head that is tied to it changes too, unlike in training; "
-            "--untie writes the head as it was, as peft with transformers 5 merges it",
+            "--untie writes the head as it was",
             tied->name);
     return rc == CKPT_OK ? ckpt_map_note(a->map, CKPT_INFO, a->err,
                                          "%s: %" PRIu64 " weights merged, %" PRIu64
