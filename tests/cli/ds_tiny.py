@@ -30,6 +30,8 @@ Stage 1 of one rank, out.weight tied to emb.weight, by CASE:
        unlisted      the module has a tensor more, and no list of its buffers
        copies        the module's emb.weight is not what its master says
        zenflow       the same in a run with ZenFlow
+       frozen_copy   a frozen parameter, in a storage of its own beside the module's equal one
+       frozen_values, frozen_shape    the module's is another
 Stage 3 of one rank, by CASE:
        twice         a layer that the module has under two names: placeholders of one storage, no word in shared_params
        twice_one     the same, all placeholders on one storage: nothing says what is tied to what
@@ -199,11 +201,12 @@ def stage0(case):
 
 
 def one_rank(case, folder):
-    owner = filled((4, 2), 1.5 if case.startswith(('tied', 'unlisted')) else 1.25)
+    owner = filled((4, 2), 1.5 if case.startswith(('tied', 'unlisted', 'frozen')) else 1.25)
     alias = {'unlisted': filled((4, 2), 2.5), 'copies': owner, 'zenflow': owner,
              'tied': owner, 'tied_copy': filled((4, 2), 1.5), 'tied_empty': Tensor([], (0,)),
              'tied_values': filled((4, 2), 2.5), 'tied_shape': filled((2, 4), 1.5),
-             'tied_kind': Tensor([3] * 8, (4, 2))}[case]
+             'tied_kind': Tensor([3] * 8, (4, 2)), 'frozen_copy': filled((4, 2), 2.5),
+             'frozen_values': filled((4, 2), 3.5), 'frozen_shape': filled((2, 4), 2.5)}[case]
     state = {0: {'step': scalar(4.0), 'exp_avg': filled((8,), .1), 'exp_avg_sq': filled((8,), .2)}}
     optim = {'zero_stage': 1, 'partition_count': [1], 'group_paddings': [0], 'ds_version': '0.19.8',
              'single_partition_of_fp32_groups': [filled((8,), 1.5)],
@@ -214,6 +217,8 @@ def one_rank(case, folder):
     save({'optimizer_state_dict': optim, 'ds_config': config, 'ds_version': '0.19.8'},
          folder + '/zero_pp_rank_0_mp_rank_00_optim_states.pt')
     lists = {'buffer_names': None} if case == 'unlisted' else {'shared_params': {'out.weight': 'emb.weight'}}
+    if case.startswith('frozen'):
+        lists = {'frozen_param_shapes': {'out.weight': (4, 2)}, 'frozen_param_fragments': {'out.weight': filled((4, 2), 2.5)}}
     return common(OrderedDict([('emb.weight', owner), ('out.weight', alias)]), 1,
                   param_shapes=[OrderedDict([('emb.weight', (4, 2))])], **lists,
                   ds_config=config)
@@ -303,7 +308,7 @@ def main():
     elif case.startswith('skipped'):
         tree = skipped(case, folder)
     else:
-        tree = one_rank(case, folder) if case.startswith(('tied', 'unlisted', 'copies', 'zenflow')) else stage0(case)
+        tree = one_rank(case, folder) if case.startswith(('tied', 'unlisted', 'copies', 'zenflow', 'frozen_')) else stage0(case)
     if case == 'tp':
         tree['mp_world_size'] = 2
         save(tree, folder + '/mp_rank_01_model_states.pt')

@@ -380,10 +380,67 @@ int ckpt_ds_module_add_buffers(const ckpt_ds_job *job, ckpt_ds_head *head,
     return rc;
 }
 
-/* Adds a frozen parameter of stage 2, of which rank 0's file has all elements. */
-static int dsm_add_whole(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_param *p,
-                         const ckpt_ds_index *fragments)
+/*
+ * Returns whether the run uses ZenFlow, which updates the important columns of the 16-bit copies at
+ * each step but the masters later, so both differ.
+ */
+static bool dsm_lags(const ckpt_ds_head *head)
 {
+    const ckpt_value *config = ckpt_ds_head_get(head, "ds_config");
+
+    config = config ? config : ckpt_value_get(head->optim.root, "ds_config");
+    return ckpt_value_map(ckpt_value_get(ckpt_value_get(config, "zero_optimization"), "zenflow"))
+               .n > 0;
+}
+
+static bool dsm_shape_is(const ckpt_tensor_value *v, const uint64_t *shape, uint32_t ndim)
+{
+    return v->ndim == ndim && (ndim == 0 || memcmp(v->shape, shape, ndim * sizeof *shape) == 0);
+}
+
+/* Returns whether two entries of the file share the same elements. */
+static bool dsm_same_place(const ckpt_tensor_value *a, const ckpt_tensor_value *b)
+{
+    return a->storage && a->storage == b->storage && a->offset == b->offset &&
+           a->dtype == b->dtype && a->ndim == b->ndim &&
+           (a->ndim == 0 || memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride) == 0);
+}
+
+/* Attaches the module's tensor v to t as one more copy, to be compared with it. */
+static int dsm_compare(const ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_text *name,
+                       const ckpt_tensor_value *v, ckpt_tensor *t)
+{
+    ckpt_tensor *copy = NULL, *end = t;
+
+    if (v->dtype != t->dtype && !ckpt_cast_find(v->dtype, t->dtype))
+        return CKPT_OK;
+    job->map->effects |= CKPT_USED_COPIES;
+    if (job->opts->ignore_copies)
+        return CKPT_OK;
+    ckpt_tensor like = {
+        .dtype = v->dtype, .ndim = v->ndim, .shape = v->shape, .role = t->role, .flags = v->flags};
+    if (dsm_lags(head))
+        like.flags |= CKPT_TENSOR_LAGS;
+    int rc = ckpt_map_add_hidden(job->map, name->at, name->n, &like, &copy, job->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_shard_back(job, &head->model, v, copy);
+    // `twin` is const for readers of a map, but this map is still being built.
+    for (; end->twin; memcpy(&end, &end->twin, sizeof end))
+        ;
+    end->twin = copy;
+    return rc;
+}
+
+/*
+ * Adds a frozen parameter of stage 2, of which rank 0's file has all elements.  Its copy in the
+ * module is compared, unless both are one tensor.
+ */
+static int dsm_add_whole(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_module *module,
+                         const ckpt_ds_param *p, const ckpt_ds_index *fragments)
+{
+    const ckpt_pair *own = ckpt_ds_index_find(&module->by_name, p->name, p->n_name);
+    const ckpt_tensor_value *copy =
+        own && own->value->kind == CKPT_V_TENSOR ? own->value->as.tensor : NULL;
     const ckpt_pair *e = ckpt_ds_index_find(fragments, p->name, p->n_name);
     const ckpt_tensor_value *v = e && e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
     const ckpt_text name = {.at = p->name, .n = p->n_name};
@@ -394,13 +451,17 @@ static int dsm_add_whole(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_par
             job, CKPT_EMISSING,
             "%s: frozen_param_fragments lacks %.200s, which frozen_param_shapes lists",
             head->model.path, p->name);
-    if (v->ndim != p->ndim ||
-        (p->ndim && memcmp(v->shape, p->shape, p->ndim * sizeof *p->shape) != 0))
+    if (!dsm_shape_is(v, p->shape, p->ndim) || (copy && !dsm_shape_is(copy, p->shape, p->ndim)))
         return ckpt_ds_problem(job, CKPT_EMISMATCH,
-                               "%s: frozen parameter %.200s has another shape in "
-                               "frozen_param_fragments than in frozen_param_shapes",
-                               head->model.path, p->name);
-    return ckpt_ds_module_add(job, &head->model, &name, v, CKPT_ROLE_FROZEN, &t);
+                               "%s: frozen parameter %.200s has another shape in %s than in "
+                               "frozen_param_shapes",
+                               head->model.path, p->name,
+                               dsm_shape_is(v, p->shape, p->ndim) ? "module"
+                                                                  : "frozen_param_fragments");
+    int rc = ckpt_ds_module_add(job, &head->model, &name, v, CKPT_ROLE_FROZEN, &t);
+    return rc == CKPT_OK && copy && !dsm_same_place(v, copy)
+               ? dsm_compare(job, head, &name, copy, t)
+               : rc;
 }
 
 /* Adds a frozen parameter of stage 3, which is partitioned over the ranks' model files. */
@@ -435,7 +496,7 @@ int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_d
         &fragments, ckpt_value_map(ckpt_ds_head_get(head, "frozen_param_fragments")), job->err);
     for (size_t i = 0; rc == CKPT_OK && i < module->frozen.n; i++)
         rc = head->stage == 3 ? dsm_add_parts(job, head, module, i)
-                              : dsm_add_whole(job, head, &module->frozen.at[i], &fragments);
+                              : dsm_add_whole(job, head, module, &module->frozen.at[i], &fragments);
     // Stage 1 and releases before 0.9.1 list no frozen parameters, so the unlisted entries are
     // taken as frozen.
     for (uint64_t i = 0; rc == CKPT_OK && i < module->dict.n; i++) {
@@ -470,27 +531,6 @@ static bool dsm_may_lack(const ckpt_ds_job *job, const ckpt_ds_head *head,
 }
 
 /*
- * Returns whether the run uses ZenFlow, which updates the important columns of the 16-bit copies at
- * each step but the masters later, so both differ.
- */
-static bool dsm_lags(const ckpt_ds_head *head)
-{
-    const ckpt_value *config = ckpt_ds_head_get(head, "ds_config");
-
-    config = config ? config : ckpt_value_get(head->optim.root, "ds_config");
-    return ckpt_value_map(ckpt_value_get(ckpt_value_get(config, "zero_optimization"), "zenflow"))
-               .n > 0;
-}
-
-/* Returns whether two entries of the module share the same elements. */
-static bool dsm_same_place(const ckpt_tensor_value *a, const ckpt_tensor_value *b)
-{
-    return a->storage && a->storage == b->storage && a->offset == b->offset &&
-           a->dtype == b->dtype && a->ndim == b->ndim &&
-           (a->ndim == 0 || memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride) == 0);
-}
-
-/*
  * Records the module's tensor under a tied name as a copy of `owner`, the parameter to which the
  * name is tied. Shape and kind must agree; if the two do not share storage, their values are
  * compared when they are read.
@@ -502,13 +542,11 @@ static int dsm_alias_copy(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_mo
     const ckpt_pair *e = ckpt_ds_index_find(&module->by_name, name->at, name->n),
                     *of = ckpt_ds_index_find(&module->by_name, kept->at, kept->n);
     const ckpt_tensor_value *v = e && e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
-    ckpt_tensor *copy = NULL, *end = owner;
 
     // Stage 3 has only placeholders here.
     if (!v || head->stage == 3 || (dsm_is_empty(v) && owner->n_elems > 0))
         return CKPT_OK;
-    if (v->ndim != owner->ndim ||
-        (v->ndim && memcmp(v->shape, owner->shape, v->ndim * sizeof *v->shape) != 0) ||
+    if (!dsm_shape_is(v, owner->shape, owner->ndim) ||
         ckpt_dtype_get(v->dtype)->kind != ckpt_dtype_get(owner->dtype)->kind)
         return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: shared_params ties %.100s to %.100s, but the module holds "
@@ -516,26 +554,7 @@ static int dsm_alias_copy(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_mo
                                head->model.path, name->at, kept->at);
     if (of && of->value->kind == CKPT_V_TENSOR && dsm_same_place(v, of->value->as.tensor))
         return CKPT_OK;
-    if (v->dtype != owner->dtype && !ckpt_cast_find(v->dtype, owner->dtype))
-        return CKPT_OK;
-    job->map->effects |= CKPT_USED_COPIES;
-    if (job->opts->ignore_copies)
-        return CKPT_OK;
-    ckpt_tensor like = {.dtype = v->dtype,
-                        .ndim = v->ndim,
-                        .shape = v->shape,
-                        .role = owner->role,
-                        .flags = v->flags};
-    if (dsm_lags(head))
-        like.flags |= CKPT_TENSOR_LAGS;
-    int rc = ckpt_map_add_hidden(job->map, name->at, name->n, &like, &copy, job->err);
-    if (rc == CKPT_OK)
-        rc = ckpt_ds_shard_back(job, &head->model, v, copy);
-    // `twin` is const for readers of a map, but this map is still being built.
-    for (; end->twin; memcpy(&end, &end->twin, sizeof end))
-        ;
-    end->twin = copy;
-    return rc;
+    return dsm_compare(job, head, name, v, owner);
 }
 
 /* Adds one pair of shared_params: the owner must exist and must not be tied itself. */
@@ -670,7 +689,6 @@ int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_modu
     assert(module && t);
     const ckpt_pair *e = ckpt_ds_index_find(&module->by_name, t->name, strlen(t->name));
     const ckpt_tensor_value *v = e && e->value->kind == CKPT_V_TENSOR ? e->value->as.tensor : NULL;
-    ckpt_tensor *twin = NULL;
 
     if (!v && (module->layered || dsm_is_expert(t->name)))
         return dsm_no_twin(job, module, t->name);
@@ -678,8 +696,7 @@ int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_modu
         return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: module lacks %.200s, which param_shapes lists",
                                head->model.path, t->name);
-    if (v->ndim != t->ndim ||
-        (t->ndim && memcmp(v->shape, t->shape, t->ndim * sizeof *t->shape) != 0))
+    if (!dsm_shape_is(v, t->shape, t->ndim))
         return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                "%s: %.200s has another shape in module than in param_shapes",
                                head->model.path, t->name);
@@ -688,22 +705,9 @@ int ckpt_ds_module_twin(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_ds_modu
             job, CKPT_EMISMATCH,
             "%s: %.200s is %s in module, but a trained parameter must be floating-point",
             head->model.path, t->name, ckpt_dtype_name(v->dtype));
-    if (!ckpt_cast_find(v->dtype, t->dtype) ||
-        ckpt_dtype_get(v->dtype)->bits > ckpt_dtype_get(t->dtype)->bits)
+    if (ckpt_dtype_get(v->dtype)->bits > ckpt_dtype_get(t->dtype)->bits)
         return CKPT_OK;
-    job->map->effects |= CKPT_USED_COPIES;
-    if (job->opts->ignore_copies)
-        return CKPT_OK;
-    ckpt_tensor like = {
-        .dtype = v->dtype, .ndim = v->ndim, .shape = v->shape, .role = t->role, .flags = v->flags};
-    if (dsm_lags(head))
-        like.flags |= CKPT_TENSOR_LAGS;
-    int rc = ckpt_map_add_hidden(job->map, t->name, strlen(t->name), &like, &twin, job->err);
-    if (rc == CKPT_OK)
-        rc = ckpt_ds_shard_back(job, &head->model, v, twin);
-    if (rc == CKPT_OK)
-        t->twin = twin;
-    return rc;
+    return dsm_compare(job, head, &e->key->as.text, v, t);
 }
 
 int ckpt_ds_module_note(const ckpt_ds_job *job, const ckpt_ds_head *head)
