@@ -13,6 +13,7 @@
 #include "formats/training/to_fsdp.h"
 #include "formats/training/write_job.h"
 #include "libckpt/base/cast.h"
+#include "libckpt/base/number.h"
 
 uint64_t ckpt_train_fsdp_rows(uint64_t rows, uint32_t ranks, uint32_t rank, uint64_t *start)
 {
@@ -32,13 +33,21 @@ ckpt_dtype ckpt_train_written(const ckpt_target *target, const ckpt_tensor *t)
     return converts ? target->dtype : t->dtype;
 }
 
-/* Name the folder, which is published as a whole next to other checkpoints of its run. */
+/*
+ * Name the folder, which is published as a whole next to other checkpoints of its run.  Readers
+ * take a run with folders "iter_N" for Megatron's.
+ */
 static int dru_folder(const ckpt_train_job *job)
 {
     const char *tag = job->target->tag ? job->target->tag : job->from->known.tag;
+    uint64_t step = 0;
 
     if (!tag)
         tag = "checkpoint";
+    else if (!job->target->tag && strncmp(tag, "iter_", 5) == 0 && ckpt_parse_u64(tag + 5, &step))
+        tag = ckpt_arena_printf(job->to->arena, "global_step%" PRIu64, step);
+    if (!tag)
+        return ckpt_fail_memory(job->err);
     if (!ckpt_path_part_ok(tag, strlen(tag)))
         return ckpt_fail(job->err, CKPT_EUSAGE, "'%s' is not the plain name of a folder", tag);
     job->to->folder = ckpt_arena_string(job->to->arena, tag, strlen(tag));

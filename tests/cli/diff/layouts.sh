@@ -64,5 +64,5 @@ ckpt diff --config "$F"/map_qwen3moe_experts/hf/config.json "$F"/map_qwen3moe_ex
 ckpt diff --config "$F"/map_qwen3moe_experts/hf/config.json apart.safetensors apart.safetensors
 echo "-- tensors beside the model of a run that a map brings to another layout"
 ckpt reshard -q "$F"/mlegacy_gpt2_tp2_pp2/ckpt run --to dcp 2>/dev/null
-ckpt convert -q --to hf run/iter_0000003 from_run --size heads=4 2>/dev/null
-ckpt diff --size heads=4 run/iter_0000003 from_run 2>&1 | grep -v "^ckpt: .*no config.json"
+ckpt convert -q --to hf run/global_step3 from_run --size heads=4 2>/dev/null
+ckpt diff --size heads=4 run/global_step3 from_run 2>&1 | grep -v "^ckpt: .*no config.json"
