@@ -28,13 +28,17 @@ typedef struct lay_work {
     ckpt_err *err;
 } lay_work;
 
-/* The output dtype of a tensor. */
+/*
+ * The output dtype of a tensor.  A step count stays exact, as in torch's load_state_dict: BF16 has
+ * no 257.
+ */
 static ckpt_dtype lay_dtype(const ckpt_tensor *t, ckpt_dtype wanted)
 {
     ckpt_dtype natural = t->export_dtype != CKPT_DTYPE_NONE ? t->export_dtype : t->dtype;
     bool floating = ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT;
+    bool count = t->role == CKPT_ROLE_STATE && strncmp(t->name, "step/", 5) == 0;
 
-    if (wanted == CKPT_DTYPE_NONE || !floating || !ckpt_cast_find(wanted, t->dtype))
+    if (wanted == CKPT_DTYPE_NONE || !floating || count || !ckpt_cast_find(wanted, t->dtype))
         return natural;
     return wanted;
 }
