@@ -64,12 +64,19 @@ static int mdl_present(mdl_work *w)
 static const char *mdl_left(const mdl_work *w, uint64_t *n)
 {
     const ckpt_whole_part *model = &w->whole.part.at[w->whole.model];
-    const char *text = "";
+    const char *text = "", *other = NULL;
     uint64_t listed = 0;
 
     *n = 0;
-    for (size_t i = 0; i < w->map->tensors.n; i++)
-        *n += !mdl_has(model, w->map->tensors.at[i]);
+    for (size_t i = 0; i < w->map->tensors.n; i++) {
+        const ckpt_tensor *t = w->map->tensors.at[i];
+        bool in_part = false;
+
+        for (size_t k = 0; k < w->whole.part.n; k++)
+            in_part = in_part || mdl_has(&w->whole.part.at[k], t);
+        other = in_part || other ? other : t->name;
+        *n += !mdl_has(model, t);
+    }
     for (size_t i = 0; text && i < w->whole.part.n; i++) {
         const ckpt_whole_part *p = &w->whole.part.at[i];
         uint64_t has = mdl_count(w->map, p);
@@ -81,8 +88,9 @@ static const char *mdl_left(const mdl_work *w, uint64_t *n)
                                  has == 1 ? "" : "s");
     }
     if (text && *n > listed)
-        text = ckpt_arena_printf(w->map->arena, "%s%s%" PRIu64 " other tensor%s", text,
-                                 *text ? ", " : "", *n - listed, *n - listed == 1 ? "" : "s");
+        text = ckpt_arena_printf(w->map->arena, "%s%s%" PRIu64 " other tensor%s (%.80s%s)", text,
+                                 *text ? ", " : "", *n - listed, *n - listed == 1 ? "" : "s",
+                                 other ? other : "", *n - listed == 1 ? "" : " ...");
     return text;
 }
 
