@@ -123,18 +123,17 @@ static const float *dqm_table(ckpt_arena *arena, const char *kind)
 {
     static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
     float *table = ckpt_arena_array(arena, 256, sizeof *table);
+    uint8_t code[256];
 
     for (int i = 0; table && i < 256; i++) {
-        int exponent = i >> 3 & 15, part = i & 7;
-        float x = exponent ? ldexpf((float)(8 + part), exponent - 10) : ldexpf((float)part, -9);
-
-        x = (i & 127) == 127 ? NAN : x;
-        table[i] = i & 128 ? -x : x; // E4M3
+        code[i] = (uint8_t)i;
         if (strcmp(kind, "e8m0") == 0)
             table[i] = i == 255 ? INFINITY : ldexpf(1, i - 127);
-        else if (strcmp(kind, "e2m1") == 0)
+        else
             table[i] = i & 8 ? -e2m1[i & 7] : e2m1[i & 7];
     }
+    if (table && strcmp(kind, "e4m3") == 0)
+        ckpt_cast_find(CKPT_F32, CKPT_F8_E4M3)(table, code, 256);
     return table;
 }
 
