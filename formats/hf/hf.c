@@ -261,6 +261,40 @@ static int hf_read_shard(hf_reader *r, uint32_t s)
     return rc;
 }
 
+/*
+ * Warn about shards of the same set that the index does not name, or that are beside a single file:
+ * another save usually left them.
+ */
+static int hf_check_unlisted(hf_reader *r)
+{
+    const char *first = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->list->n; i++) {
+        const char *name = r->list->entry[i].name;
+        ckpt_hf_name kind = ckpt_hf_parse_name(name);
+        bool listed = false;
+        if (kind.role != CKPT_HF_SHARD || kind.family != r->kind.family ||
+            !hf_same_variant(&kind, &r->kind))
+            continue;
+        for (size_t lo = 0, hi = r->shards.n; lo < hi && !listed;) {
+            size_t mid = lo + (hi - lo) / 2;
+            int order = strcmp(r->shards.at[mid].file, name);
+            listed = order == 0;
+            lo = order < 0 ? mid + 1 : lo;
+            hi = order < 0 ? hi : mid;
+        }
+        first = listed || first ? first : name;
+        n += listed ? 0 : 1;
+    }
+    if (n == 0)
+        return CKPT_OK;
+    return ckpt_map_note(
+        r->map, CKPT_WARNING, r->err, "%s: %zu weight file%s %s %s, the first is %s: not read",
+        r->list->folder, n, n == 1 ? " is" : "s are",
+        r->kind.role == CKPT_HF_INDEX ? "not listed in" : "beside", r->name, first);
+}
+
 /* Read a single weight file; there is no index to compare with. */
 static int hf_read_single(hf_reader *r)
 {
@@ -270,7 +304,7 @@ static int hf_read_single(hf_reader *r)
     if (rc == CKPT_OK)
         rc = hf_merge(r, sub, 0);
     ckpt_map_free(sub);
-    return rc;
+    return rc == CKPT_OK ? hf_check_unlisted(r) : rc;
 }
 
 /* ---- the index ---- */
@@ -369,38 +403,6 @@ static int hf_check_found(hf_reader *r)
                                   r->list->folder, r->name, l->name, l->file);
     }
     return rc;
-}
-
-/*
- * Warn about shards of the same set that the index does not name, which an older save usually left.
- */
-static int hf_check_unlisted(hf_reader *r)
-{
-    const char *first = NULL;
-    size_t n = 0;
-
-    for (size_t i = 0; i < r->list->n; i++) {
-        const char *name = r->list->entry[i].name;
-        ckpt_hf_name kind = ckpt_hf_parse_name(name);
-        bool listed = false;
-        if (kind.role != CKPT_HF_SHARD || kind.family != r->kind.family ||
-            !hf_same_variant(&kind, &r->kind))
-            continue;
-        for (size_t lo = 0, hi = r->shards.n; lo < hi && !listed;) {
-            size_t mid = lo + (hi - lo) / 2;
-            int order = strcmp(r->shards.at[mid].file, name);
-            listed = order == 0;
-            lo = order < 0 ? mid + 1 : lo;
-            hi = order < 0 ? hi : mid;
-        }
-        first = listed || first ? first : name;
-        n += listed ? 0 : 1;
-    }
-    if (n == 0)
-        return CKPT_OK;
-    return ckpt_map_note(r->map, CKPT_WARNING, r->err,
-                         "%s: %zu weight file%s not listed in %s, the first is %s: not read",
-                         r->list->folder, n, n == 1 ? " is" : "s are", r->name, first);
 }
 
 /* Read the shards in the order of their names, then check the set as a whole. */
