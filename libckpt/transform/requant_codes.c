@@ -48,13 +48,42 @@ static float rqc_clamp(float x, float low, float high)
     return x < low ? low : x > high ? high : x;
 }
 
+/* Lanes of a minimum or maximum, which compilers then keep in wide registers; a group is a multiple
+ * of them. */
+#define RQC_LANES 16u
+
 static float rqc_max(const float *x, uint64_t n)
 {
-    float max = 0;
+    float lane[RQC_LANES] = {0}, max = 0;
 
-    for (uint64_t i = 0; i < n; i++)
-        max = fabsf(x[i]) > max ? fabsf(x[i]) : max;
+    for (uint64_t i = 0; i < n; i += RQC_LANES) {
+        for (unsigned k = 0; k < RQC_LANES; k++)
+            lane[k] = lane[k] < fabsf(x[i + k]) ? fabsf(x[i + k]) : lane[k];
+    }
+    for (unsigned k = 0; k < RQC_LANES; k++)
+        max = lane[k] > max ? lane[k] : max;
     return max;
+}
+
+/* The smallest and the largest of n values. */
+static void rqc_ends(const float *x, uint64_t n, float *low, float *high)
+{
+    float least[RQC_LANES], most[RQC_LANES];
+
+    memcpy(least, x, sizeof least);
+    memcpy(most, x, sizeof most);
+    for (uint64_t i = RQC_LANES; i < n; i += RQC_LANES) {
+        for (unsigned k = 0; k < RQC_LANES; k++) {
+            least[k] = x[i + k] < least[k] ? x[i + k] : least[k];
+            most[k] = most[k] < x[i + k] ? x[i + k] : most[k];
+        }
+    }
+    *low = least[0];
+    *high = most[0];
+    for (unsigned k = 1; k < RQC_LANES; k++) {
+        *low = least[k] < *low ? least[k] : *low;
+        *high = most[k] > *high ? most[k] : *high;
+    }
 }
 
 /* Write a number in the dtype of the arithmetic. */
@@ -231,12 +260,9 @@ typedef struct rqc_line {
 
 static rqc_line rqc_mlx(const ckpt_requant_how *how, const float *x)
 {
-    float low = x[0], high = x[0], n = (float)((1u << how->bits) - 1);
+    float low, high, n = (float)((1u << how->bits) - 1);
 
-    for (uint64_t i = 1; i < how->group; i++) {
-        low = x[i] < low ? x[i] : low;
-        high = x[i] > high ? x[i] : high;
-    }
+    rqc_ends(x, how->group, &low, &high);
     bool down = fabsf(low) > fabsf(high);
     float scale = (high - low) / n > 1e-7f ? (high - low) / n : 1e-7f;
     float edge = down ? low : high;

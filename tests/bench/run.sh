@@ -11,7 +11,7 @@
 #   run.sh BUILD_BIN merge [merge.py's arguments]    needs torch and peft
 #   run.sh BUILD_BIN gguf [gguf.py's arguments]      needs torch and transformers; LLAMA_CPP and LLAMA_LIB name llama.cpp's
 #   run.sh BUILD_BIN quant [quant.py's arguments]    CKPT_GGML names libggml-base.so
-#   run.sh BUILD_BIN dequantize [dequantize.py's arguments]  needs torch, mlx, bitsandbytes and compressed-tensors
+#   run.sh BUILD_BIN quantized [quantized.py's arguments]  needs torch, mlx, bitsandbytes and compressed-tensors
 #   run.sh BUILD_BIN text [text.py's arguments]      needs tokenizers
 #   run.sh BUILD_BIN engine [engine.py's arguments]
 set -eu
@@ -56,9 +56,9 @@ if [ "${1:-}" = quant ]; then
     shift
     exec "$python" tests/bench/quant.py --bin "$bin" "$@"
 fi
-if [ "${1:-}" = dequantize ]; then
+if [ "${1:-}" = quantized ]; then
     shift
-    exec "$python" tests/bench/dequantize.py --bin "$bin" "$@"
+    exec "$python" tests/bench/quantized.py --bin "$bin" "$@"
 fi
 if [ "${1:-}" = text ]; then
     shift

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Quantized folders as bf16: `ckpt convert` beside a script that loads all weights and calls the kind's own library, in turns.
+"""Quantized folders as bf16, and the reverse: `ckpt convert` beside a script that loads all weights and calls the kind's own library.
 
-  dequantize.py --bin build/bin [--matrices 24] [--repeat 2] [--kinds mlx,nf4,packed,gptq]
+  quantized.py --bin build/bin [--matrices 24] [--repeat 2] [--kinds mlx,nf4,packed,gptq] [--forms w4a16,nvfp4a16,mlx4]
 
-Matrices are 4096 x 4096.  MLX, bitsandbytes and compressed-tensors dequantize on the processor; GPTQ has its arithmetic in torch.
+Matrices are 4096 x 4096.  The programs take turns.  MLX, bitsandbytes and compressed-tensors compute on the processor; GPTQ has its
+arithmetic in torch.
 """
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,6 +25,9 @@ CONFIGS = {'mlx': {'group_size': 64, 'bits': 4}, 'packed': PACKED,
            'gptq': {'quant_method': 'gptq', 'bits': 4, 'group_size': GROUP, 'desc_act': False, 'sym': True, 'checkpoint_format': 'gptq_v2'}}
 
 
+FORMS = 'w4a16', 'nvfp4a16', 'mlx4'
+
+
 def words(torch, *shape):
     return torch.randint(-2**31, 2**31 - 1, shape, dtype=torch.int32)
 
@@ -36,6 +39,8 @@ def parts(kind, name):
         made = mx.quantize(mx.random.normal((SIDE, SIDE)).astype(mx.bfloat16) * 0.02, group_size=64, bits=4)
         return {name + end: x for end, x in zip(('.weight', '.scales', '.biases'), made)}
     import torch
+    if kind in FORMS:
+        return {name + '.weight': torch.randn(SIDE, SIDE).bfloat16() * 0.02}
     groups = SIDE // GROUP
     scales = (torch.rand(SIDE, groups) * 0.01).half()
     if kind == 'nf4':
@@ -62,7 +67,7 @@ def make(kind, folder, n):
         from safetensors.torch import save_file
         save_file(tensors, path, metadata={'format': 'pt'})
     with open(os.path.join(folder, 'config.json'), 'w', encoding='utf-8') as f:
-        json.dump({'model_type': 'llama', 'torch_dtype': 'bfloat16', 'quantization_config': CONFIGS[kind]}, f)
+        json.dump({'model_type': 'llama', 'torch_dtype': 'bfloat16', **({'quantization_config': CONFIGS[kind]} if kind in CONFIGS else {})}, f)
 
 
 def peer_mlx(source, out):
@@ -72,8 +77,24 @@ def peer_mlx(source, out):
                               for k, v in t.items() if k.endswith('weight')})
 
 
+def peer_quantize(form, source, out):
+    if form == 'mlx4':
+        import mlx.core as mx
+        made = {}
+        for k, v in mx.load(source).items():
+            made.update(zip((k, k[:-6] + 'scales', k[:-6] + 'biases'), mx.quantize(v, group_size=64, bits=4)))
+        mx.save_safetensors(out, made)
+        return
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'interop'))
+    from quantize_to import compressed
+    from safetensors.torch import load_file, save_file
+    save_file({k[:-6] + part: t for k, v in load_file(source).items() for part, t in compressed(form, 0, v).items()}, out)
+
+
 def peer(kind, source, out):
     """What people run: everything in memory, matrix by matrix."""
+    if kind in FORMS:
+        return peer_quantize(kind, source, out)
     if kind == 'mlx':
         return peer_mlx(source, out)
     import torch
@@ -98,12 +119,27 @@ def peer(kind, source, out):
     return None
 
 
+def turns(a, kind, title, options):
+    with tempfile.TemporaryDirectory(dir=os.environ.get('WORK')) as work:
+        src, out, other, copy = (os.path.join(work, x) for x in ('src', 'out', 'other.safetensors', 'copy'))
+        # the memory of this process would count as that of the programs that it starts
+        subprocess.run([sys.executable, os.path.abspath(__file__), '--make', kind, src, str(a.matrices)], check=True)
+        file = os.path.join(src, 'model.safetensors')
+        ckpt = [os.path.join(a.bin, 'ckpt'), 'convert', '-q', file, out, '--config', src, '--to', 'hf'] + options
+        script = [sys.executable, os.path.abspath(__file__), '--peer', kind, file, other]
+        (ours, mem), (one, _), (theirs, peak) = measure([(ckpt, clear(out)), (ckpt + ['-j', '1'], clear(out)), (script, None)], a.repeat)
+        [(cp, _)] = measure([(['sh', '-c', 'cp -r "$1" "$2" && find "$2" -type f -exec sync {} +', 'sh', out, copy], clear(copy))], a.repeat)
+        row([title, '%.2f' % (os.path.getsize(file) / 1e9), '%.2f' % (tree_bytes(out) / 1e9), '%.2f' % ours, mem, '%.2f' % one,
+             '%.2f' % theirs, peak, '%.2f' % cp])
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', default='build/bin')
     p.add_argument('--matrices', type=int, default=24)
     p.add_argument('--repeat', type=int, default=2)
     p.add_argument('--kinds', default=','.join(CONFIGS))
+    p.add_argument('--forms', default=','.join(FORMS))
     p.add_argument('--peer', nargs=3)
     p.add_argument('--make', nargs=3)
     a = p.parse_args()
@@ -113,22 +149,13 @@ def main():
     if a.peer:
         peer(*a.peer)
         return 0
-    print('\n### Quantized folders to bf16, %d matrices of %d x %d, median of %d\n' % (a.matrices, SIDE, SIDE, a.repeat))
-    row(['kind', 'GB out', 'ckpt convert, s', 'peak MiB', 'one thread, s', 'its library, s', 'peak MiB', 'cp of the output, sync, s'])
-    row(['---'] * 8)
-    with tempfile.TemporaryDirectory(dir=os.environ.get('WORK')) as work:
-        for kind in a.kinds.split(','):
-            src, out, other, copy = (os.path.join(work, x) for x in (kind, 'out', 'other.safetensors', 'copy'))
-            # the memory of this process would count as that of the programs that it starts
-            subprocess.run([sys.executable, os.path.abspath(__file__), '--make', kind, src, str(a.matrices)], check=True)
-            ckpt = [os.path.join(a.bin, 'ckpt'), 'convert', '-q', src, out, '--to', 'hf', '--dtype', 'bf16']
-            script = [sys.executable, os.path.abspath(__file__), '--peer', kind, os.path.join(src, 'model.safetensors'), other]
-            (ours, mem), (one, _), (theirs, peak) = measure([(ckpt, clear(out)), (ckpt + ['-j', '1'], clear(out)), (script, None)], a.repeat)
-            [(cp, _)] = measure([(['sh', '-c', 'cp -r "$1" "$2" && find "$2" -type f -exec sync {} +', 'sh', out, copy], clear(copy))], a.repeat)
-            row([kind, '%.2f' % (tree_bytes(out) / 1e9), '%.2f' % ours, mem, '%.2f' % one, '%.2f' % theirs, peak, '%.2f' % cp])
-            for path in (src, out, copy):
-                shutil.rmtree(path)
-            os.unlink(other)
+    print('\n### Quantized folders, %d matrices of %d x %d, median of %d\n' % (a.matrices, SIDE, SIDE, a.repeat))
+    row(['kind', 'GB in', 'GB out', 'ckpt convert, s', 'peak MiB', 'one thread, s', 'its library, s', 'peak MiB', 'cp of the output, sync, s'])
+    row(['---'] * 9)
+    for kind in a.kinds.split(',') if a.kinds else []:
+        turns(a, kind, 'from ' + kind, ['--dtype', 'bf16'])
+    for form in a.forms.split(',') if a.forms else []:
+        turns(a, form, 'to ' + form, ['--quantize', form])
     return 0
 
 
