@@ -215,7 +215,8 @@ static int gsp_put_added(const gsp_found *f)
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < sizeof kinds / sizeof *kinds; i++) {
-        if (f->add[kinds[i]] >= 0)
+        // a layout map may state it
+        if (f->add[kinds[i]] >= 0 && !ckpt_gguf_key(f->w->to, keys[i]))
             rc = ckpt_gguf_add_bool(f->w->to, keys[i], f->add[kinds[i]] != 0, f->w->err);
     }
     return rc;
@@ -282,6 +283,18 @@ static int gsp_put_normalizer(ckpt_gguf_tokenizer_work *w)
     return rc;
 }
 
+/* True for the architectures whose byte-level tokenizers keep the flag for a leading blank, too. */
+static bool gsp_keeps_prefix(const ckpt_map *to)
+{
+    static const char *const names[] = {"llama", "granite", "granitemoe", "smollm3"};
+    const ckpt_key *arch = ckpt_gguf_key(to, "general.architecture");
+    bool is = false;
+
+    for (size_t i = 0; arch && !is && i < sizeof names / sizeof *names; i++)
+        is = ckpt_value_is(arch->value, names[i]);
+    return is;
+}
+
 int ckpt_gguf_special(ckpt_gguf_tokenizer_work *w)
 {
     assert(w->to && w->model);
@@ -307,7 +320,7 @@ int ckpt_gguf_special(ckpt_gguf_tokenizer_work *w)
             f.add[k] = v->as.i != 0;
     }
     // a layout map may state it
-    if (w->scores && prefix && prefix->kind == CKPT_V_BOOL &&
+    if ((w->scores || gsp_keeps_prefix(w->to)) && prefix && prefix->kind == CKPT_V_BOOL &&
         !ckpt_gguf_key(w->to, "tokenizer.ggml.add_space_prefix"))
         rc = ckpt_gguf_add_bool(w->to, "tokenizer.ggml.add_space_prefix", prefix->as.i, w->err);
     if (rc == CKPT_OK)
