@@ -28,6 +28,19 @@ import json, runpy, sys
 llama, jobs = sys.argv[1:]
 sys.path[:0] = [llama, llama + '/gguf-py']
 import conversion.base
+from conversion.base import ModelBase
+read = ModelBase.load_hparams
+
+
+def older(*args, **how):
+    """The configuration; transformers 5 has moved a field that the converter of GPT-NeoX reads."""
+    config = read(*args, **how)
+    if config['model_type'] == 'gpt_neox':
+        config['rotary_pct'] = config['rope_parameters']['partial_rotary_factor']
+    return config
+
+
+ModelBase.load_hparams = older
 for pre, folder, out in json.loads(jobs):
     conversion.base.TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
     for dtype in 'f32', 'f16', 'bf16':
@@ -39,6 +52,13 @@ YARN = {'rope_type': 'yarn', 'rope_theta': 150000.0, 'factor': 32.0, 'beta_fast'
         'original_max_position_embeddings': 64}
 GEMMA = dict(LLAMA, head_dim=32, query_pre_attn_scalar=32, sliding_window=16)
 VISION = {'hidden_size': 32, 'intermediate_size': 64, 'num_hidden_layers': 1, 'num_attention_heads': 2, 'image_size': 28, 'patch_size': 14}
+# contexts of llama_run are shorter than the texts that need the other factors
+LONG = {'rope_type': 'longrope', 'rope_theta': 10000.0, 'original_max_position_embeddings': 512,
+        'short_factor': [1 + i / 9 for i in range(32)], 'long_factor': [2 + i / 7 for i in range(32)]}
+GRANITE = dict(LLAMA, attention_multiplier=0.1, embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=2.0)
+MIXED = dict(GRANITE, num_local_experts=4, num_experts_per_tok=2)
+# the file has factors of the rotary embedding as a tensor, so that ckpt needs the original configuration
+STATED = ('phi_long',)
 # llama.cpp rounds the bounds of the stretched frequencies, as ckpt warns
 ROUNDED = ('gpt_oss_yarn',)
 MOE = dict(LLAMA, num_hidden_layers=3, moe_intermediate_size=256, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1,
@@ -54,6 +74,12 @@ MODELS = {
     'gemma3_vision': ('Gemma3ForConditionalGeneration',
                       {'text_config': dict(GEMMA, num_hidden_layers=6, rope_scaling={'rope_type': 'linear', 'factor': 8.0}),
                        'vision_config': VISION}, 'default', ()),
+    # llama.cpp expects tokens of Phi-3 in a file whose name is that
+    'phi': ('Phi3', LLAMA, 'default', ()),
+    'phi_long': ('Phi3', dict(LLAMA, max_position_embeddings=1024, original_max_position_embeddings=512, rope_parameters=LONG),
+                  'default', ()),
+    'phi4': ('Phi3', dict(LLAMA, rope_parameters={'rope_type': 'default', 'rope_theta': 250000.0, 'partial_rotary_factor': 0.75},
+                          tie_word_embeddings=True), 'dbrx', ()),
     'gpt_oss': ('GptOss', GPT_OSS, 'gpt-4o', ()),
     'gpt_oss_yarn': ('GptOss', dict(GPT_OSS, rope_parameters=dict(YARN, truncate=False)), 'gpt-4o', ()),
     'deepseek_v2': ('DeepseekV2', dict(DEEPSEEK, scoring_func='softmax', n_group=1, topk_group=1), 'deepseek-llm', ()),
@@ -80,7 +106,7 @@ def make(name, folder):
     config = model.config_class(**config)
     text = config.get_text_config()
     text.vocab_size = vocab + len(extra)
-    text.bos_token_id, text.eos_token_id, text.pad_token_id = 1, 2, None
+    text.bos_token_id, text.eos_token_id, text.pad_token_id = 1, 2, 2
     model = model(config)
     with torch.no_grad():
         for p in list(model.parameters()) + [b for n, b in model.named_buffers() if n.endswith('bias')]:
@@ -95,6 +121,13 @@ def make(name, folder):
             shutil.copyfile(os.path.join(source, file), os.path.join(folder, file))
     if name in MORE:
         predict(folder)
+    # of Phi-4 the converter takes another class for a SentencePiece model; add_prefix_space is as the hub has it
+    if pre != 'default':
+        path = os.path.join(folder, 'tokenizer_config.json')
+        with open(path, encoding='utf-8') as f:
+            settings = json.load(f)
+        with open(path, 'w', encoding='utf-8') as f:
+            json.dump(dict(settings, tokenizer_class='GPT2Tokenizer', add_prefix_space=False), f)
     if extra:
         path = os.path.join(folder, 'tokenizer.json')
         with open(path, encoding='utf-8') as f:
@@ -124,6 +157,8 @@ def differences(ours, theirs):
     """What tells two files apart."""
     ours, theirs = Reader(ours), Reader(theirs)
     out = ['tensor %s' % t for t in theirs.tensors.keys() | ours.tensors.keys() if ours.tensors.get(t) != theirs.tensors.get(t)]
+    if ours.keys['general.architecture'][1] == 'gptneox': # llama.cpp's converter forgets this key, which its quantizer adds
+        theirs.keys.setdefault('general.file_type', ours.keys['general.file_type'])
     return sorted(out) + sorted('%s = %.60r instead of %.60r' % (k, ours.keys.get(k), theirs.keys.get(k))
                                 for k in theirs.keys.keys() | ours.keys.keys() if ours.keys.get(k) != theirs.keys.get(k))
 
@@ -165,7 +200,8 @@ def logits(folder):
 def back(a, name, tmp):
     """transformers computes the same logits with a folder made of the F32 file."""
     folder = os.path.join(tmp, name + '.back')
-    ckpt(a, 'convert', '-qf', os.path.join(tmp, name + '.f32.gguf'), folder, '--to', 'hf')
+    config = ('--config', os.path.join(tmp, name, 'config.json')) if name in STATED else ()
+    ckpt(a, 'convert', '-qf', os.path.join(tmp, name + '.f32.gguf'), folder, '--to', 'hf', *config)
     off = (logits(folder) - logits(os.path.join(tmp, name))).abs().max().item()
     return ['logits are off by %.2g' % off] if off else []
 
