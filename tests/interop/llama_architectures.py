@@ -80,6 +80,10 @@ MODELS = {
                   'default', ()),
     'phi4': ('Phi3', dict(LLAMA, rope_parameters={'rope_type': 'default', 'rope_theta': 250000.0, 'partial_rotary_factor': 0.75},
                           tie_word_embeddings=True), 'dbrx', ()),
+    'olmo2': ('Olmo2', dict(LLAMA, rope_parameters=dict(YARN, factor=4.0)), 'dbrx', ()),
+    'olmo3': ('Olmo3', dict(LLAMA, num_hidden_layers=5, sliding_window=16, rope_parameters={
+        'full_attention': dict(YARN, factor=4.0, attention_factor=1.1386294361119891),
+        'sliding_attention': {'rope_type': 'default', 'rope_theta': 150000.0}}), 'dbrx', ()),
     'gpt_oss': ('GptOss', GPT_OSS, 'gpt-4o', ()),
     'gpt_oss_yarn': ('GptOss', dict(GPT_OSS, rope_parameters=dict(YARN, truncate=False)), 'gpt-4o', ()),
     'deepseek_v2': ('DeepseekV2', dict(DEEPSEEK, scoring_func='softmax', n_group=1, topk_group=1), 'deepseek-llm', ()),
