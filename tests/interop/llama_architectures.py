@@ -85,6 +85,7 @@ MODELS = {
         'full_attention': dict(YARN, factor=4.0, attention_factor=1.1386294361119891),
         'sliding_attention': {'rope_type': 'default', 'rope_theta': 150000.0}}), 'dbrx', ()),
     'smollm3': ('SmolLM3', dict(LLAMA, num_hidden_layers=5), 'smaug-bpe', ()),
+    'starcoder2': ('Starcoder2', LLAMA, 'starcoder', ()),
     'gpt_oss': ('GptOss', GPT_OSS, 'gpt-4o', ()),
     'gpt_oss_yarn': ('GptOss', dict(GPT_OSS, rope_parameters=dict(YARN, truncate=False)), 'gpt-4o', ()),
     'deepseek_v2': ('DeepseekV2', dict(DEEPSEEK, scoring_func='softmax', n_group=1, topk_group=1), 'deepseek-llm', ()),
