@@ -563,13 +563,15 @@ static int side_config(const ckpt_value **out, const side_work *w)
  */
 static int side_head(const side_work *w)
 {
-    static const char head[] = "lm_head.weight", key[] = "tie_word_embeddings";
+    static const char head[] = "lm_head.weight", neox[] = "embed_out.weight";
+    static const char key[] = "tie_word_embeddings";
     const ckpt_value *config, *tie;
     int rc;
 
     if (w->adapter || w->from->selected || !w->from->format ||
         strcmp(w->from->format, "gguf") != 0 ||
-        ckpt_map_index(w->from, head, sizeof head - 1) != SIZE_MAX)
+        ckpt_map_index(w->from, head, sizeof head - 1) != SIZE_MAX ||
+        ckpt_map_index(w->from, neox, sizeof neox - 1) != SIZE_MAX)
         return CKPT_OK;
     rc = side_config(&config, w);
     if (rc != CKPT_OK || !config)

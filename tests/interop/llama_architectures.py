@@ -86,6 +86,7 @@ MODELS = {
         'sliding_attention': {'rope_type': 'default', 'rope_theta': 150000.0}}), 'dbrx', ()),
     'smollm3': ('SmolLM3', dict(LLAMA, num_hidden_layers=5), 'smaug-bpe', ()),
     'starcoder2': ('Starcoder2', LLAMA, 'starcoder', ()),
+    'gpt_neox': ('GPTNeoX', dict(LLAMA, hidden_act='gelu_pytorch_tanh'), 'olmo', ()),
     'gpt_oss': ('GptOss', GPT_OSS, 'gpt-4o', ()),
     'gpt_oss_yarn': ('GptOss', dict(GPT_OSS, rope_parameters=dict(YARN, truncate=False)), 'gpt-4o', ()),
     'deepseek_v2': ('DeepseekV2', dict(DEEPSEEK, scoring_func='softmax', n_group=1, topk_group=1), 'deepseek-llm', ()),
