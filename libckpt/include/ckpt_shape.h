@@ -90,6 +90,12 @@ CKPT_API const char *ckpt_remap_side(const ckpt_remap *r, bool right);
 CKPT_API const char *ckpt_remap_description(const ckpt_remap *r);
 
 /*
+ * The models that it is for on one side, as that side's configuration names them ("llama", for
+ * `left when model_type in llama mistral`); NULL after the last.
+ */
+CKPT_API const char *ckpt_remap_model(const ckpt_remap *r, bool right, size_t i);
+
+/*
  * True if the layout map declares this size, or its expressions look it up: ckpt_remap_opts.sizes
  * may then set it.
  */

@@ -102,6 +102,13 @@ class remap
     {
         return detail::view(ckpt_remap_description(get()));
     }
+    std::vector<std::string_view> models(bool right) const
+    {
+        std::vector<std::string_view> out;
+        while (const char *name = ckpt_remap_model(get(), right, out.size()))
+            out.emplace_back(name);
+        return out;
+    }
     bool has_size(std::string_view name) const
     {
         return ckpt_remap_has_size(get(), detail::text(name).get());

@@ -3,10 +3,51 @@
 #include "ckpt_shape.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/maps.h"
 #include "tools/cli/options.h"
 
+#include <string.h>
+
+/* The fields of this command. */
+typedef struct formats_args {
+    cli_args cli; /* first: the parser fills the whole */
+    cli_maps maps;
+} formats_args;
+
+/* True for a map between model folders and GGUF that is only for certain architectures. */
+static bool formats_is_gguf(const ckpt_remap *r)
+{
+    return strcmp(ckpt_remap_side(r, false), "hf") == 0 &&
+           strcmp(ckpt_remap_side(r, true), "gguf") == 0 && ckpt_remap_model(r, false, 0) &&
+           ckpt_remap_model(r, true, 0);
+}
+
+/* Print the architectures of layout maps as JSON. */
+static void formats_maps_json(json_out *j, const cli_maps *maps)
+{
+    const char *name;
+
+    json_open(j, "gguf_architectures", '[');
+    for (size_t i = 0; i < maps->n; i++) {
+        const ckpt_remap *r = maps->at[i].map;
+
+        if (!formats_is_gguf(r))
+            continue;
+        json_open(j, NULL, '{');
+        for (unsigned side = 0; side < 2; side++) {
+            json_open(j, side ? "general.architecture" : "model_type", '[');
+            for (size_t k = 0; (name = ckpt_remap_model(r, side, k)); k++)
+                json_text(j, NULL, name);
+            json_close(j, ']');
+        }
+        json_text(j, "map", maps_base(maps->at[i].path));
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
 /* Print the table as JSON. */
-static void formats_json(void)
+static void formats_json(const cli_maps *maps)
 {
     const ckpt_format_info *f;
     const ckpt_quantization *q;
@@ -36,6 +77,7 @@ static void formats_json(void)
         json_close(&j, '}');
     }
     json_close(&j, ']');
+    formats_maps_json(&j, maps);
     json_end(&j);
 }
 
@@ -50,14 +92,46 @@ static void formats_quantized(void)
         out_printf("%-20s%-22s%s\n", q->method, q->format, q->note);
 }
 
+/* Print the models of one side of a map, separated by blanks; return the width. */
+static size_t formats_models(const ckpt_remap *r, bool right)
+{
+    const char *name;
+    size_t width = 0;
+
+    for (size_t k = 0; (name = ckpt_remap_model(r, right, k)); k++) {
+        out_printf("%s", k ? " " : "");
+        out_text(name);
+        width += strlen(name) + (k > 0);
+    }
+    return width;
+}
+
+/* Print a line per layout map between model folders and GGUF. */
+static void formats_maps(const cli_maps *maps)
+{
+    out_printf("\nmodels that layout maps convert to GGUF and back, by model_type in config.json "
+               "and general.architecture:\n");
+    for (size_t i = 0; i < maps->n; i++) {
+        const ckpt_remap *r = maps->at[i].map;
+
+        if (!formats_is_gguf(r))
+            continue;
+        const size_t width = formats_models(r, false);
+        out_printf("%*s", width < 40 ? (int)(42 - width) : 2, "");
+        (void)formats_models(r, true);
+        out_printf("\n");
+    }
+}
+
 /* Print a line per format: name, abilities, remark. */
 static int formats_run(cli_args *a, ckpt_err *err)
 {
+    const cli_maps *maps = &((const formats_args *)a)->maps;
     const ckpt_format_info *f;
 
     (void)err;
     if (a->json) {
-        formats_json();
+        formats_json(maps);
         return CKPT_OK;
     }
     for (size_t i = 0; (f = ckpt_format_at(i)); i++) {
@@ -67,9 +141,21 @@ static int formats_run(cli_args *a, ckpt_err *err)
             out_printf("%-14s%-6s%-7s%s\n", f->name, f->caps & CKPT_CAN_READ ? "read" : "",
                        f->caps & CKPT_CAN_WRITE ? "write" : "", f->note);
     }
-    if (!a->quiet)
+    if (!a->quiet) {
         formats_quantized();
+        formats_maps(maps);
+    }
     return CKPT_OK;
+}
+
+static int formats_read(cli_args *a, ckpt_err *err)
+{
+    return maps_read(&((formats_args *)a)->maps, NULL, err);
+}
+
+static void formats_release(cli_args *a)
+{
+    maps_free(&((formats_args *)a)->maps);
 }
 
 static const cli_option formats_options[] = {
@@ -87,8 +173,12 @@ const cli_verb verb_formats = {
     .name = "formats",
     .command = "ckpt formats",
     .operands = "",
-    .summary = "List the formats that can be read and written, and kinds of quantized weights.",
+    .summary = "List the formats that can be read and written, quantized weights, and models in "
+               "GGUF.",
     .options = formats_options,
     .moot = formats_moot,
     .run = formats_run,
+    .room = sizeof(formats_args),
+    .read = formats_read,
+    .release = formats_release,
 };

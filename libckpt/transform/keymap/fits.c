@@ -2,6 +2,7 @@
 /*
  * fits.c: decides whether a layout map, or a part of it, is for this checkpoint.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/transform/keymap/expr.h"
@@ -95,6 +96,22 @@ int ckpt_rm_agrees(ckpt_map *map, const ckpt_rm_facts *f, unsigned to, ckpt_err 
                                   : "false");
     }
     return CKPT_OK;
+}
+
+const char *ckpt_remap_model(const ckpt_remap *r, bool right, size_t i)
+{
+    assert(r);
+    for (size_t k = 0; k < r->whens.n; k++) {
+        const ckpt_rm_when *w = &r->whens.at[k];
+
+        if (w->side != (right ? 1 : 0) || w->own || w->has.text)
+            continue;
+        for (const char *const *word = w->word; *word; word++) {
+            if (i-- == 0)
+                return *word;
+        }
+    }
+    return NULL;
 }
 
 bool ckpt_remap_recognizes(const ckpt_remap *r)

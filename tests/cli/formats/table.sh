@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-# The table of formats.
-ckpt formats
+# The table of formats, and that of quantized weights.
+ckpt formats | sed '/^models that/,$d'
