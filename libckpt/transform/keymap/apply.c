@@ -711,9 +711,9 @@ static int ap_run(ap_state *s)
     if (rc == CKPT_OK && !lora)
         rc = ap_special(s, false);
     if (rc == CKPT_OK && !lora)
-        rc = ckpt_rm_config(s->map, &s->facts, s->err);
+        rc = ckpt_rm_fields(s->map, &s->facts, s->err); // of the source's configuration
     if (rc == CKPT_OK && !lora)
-        rc = ckpt_rm_fields(s->map, &s->facts, s->err);
+        rc = ckpt_rm_config(s->map, &s->facts, s->err);
     if (rc == CKPT_OK && s->r->keys.n > 0 && s->in->from == 0)
         rc = ckpt_rm_keys(s->map, &s->facts, s->err);
     else if (rc == CKPT_OK && s->r->keys.n > 0 && !lora)

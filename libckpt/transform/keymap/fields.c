@@ -90,10 +90,15 @@ static bool rf_lines_name(const ckpt_rm_lines *lines, const char *name, bool bel
     return false;
 }
 
-/* True if sizes, keys or conditions of the layout map look the name up, or one below it. */
-static bool rf_read(const ckpt_remap *r, const char *name, bool below)
+/*
+ * True if sizes, keys or conditions of the layout map, or the target's configuration, look the name
+ * up, or one below it.
+ */
+static bool rf_read(const ckpt_rm_facts *f, const char *name, bool below)
 {
-    bool found = rf_lines_name(&r->sizes, name, below) || rf_lines_name(&r->keys, name, below);
+    const ckpt_remap *r = f->r;
+    bool found = rf_lines_name(&r->sizes, name, below) || rf_lines_name(&r->keys, name, below) ||
+                 rf_lines_name(&r->config[f->how->backwards ? 0 : 1], name, below);
 
     for (size_t i = 0; !found && i < r->whens.n; i++)
         found = r->whens.at[i].key && rf_names(r->whens.at[i].key, name, below);
@@ -186,7 +191,7 @@ static int rf_field(rf_work *w, const char *name, const ckpt_value *v)
     if (is.only || is.neutral
             ? !is.neutral
             : ckpt_rm_unset(v) || (v->kind == CKPT_V_DICT && ckpt_value_map(v).n == 0) ||
-                  rf_read(w->f->r, name, false) || rf_is_common(name))
+                  rf_read(w->f, name, false) || rf_is_common(name))
         return CKPT_OK;
     return ckpt_rm_list_value(&w->lost, w->f->arena, name, v, w->err);
 }
@@ -201,7 +206,7 @@ static bool rf_has_parts(const rf_work *w, const char *name)
         if (strncmp(key, name, n) == 0 && key[n] == '.')
             return true;
     }
-    return rf_read(w->f->r, name, true);
+    return rf_read(w->f, name, true);
 }
 
 /* Look at all fields of a dict whose name is `above`, "" for the configuration itself. */
