@@ -368,6 +368,12 @@ static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_r
     return rc;
 }
 
+/* The object that was read last. */
+typedef struct dcp_read_object {
+    ckpt_dcp_place place;
+    ckpt_value *value; /* NULL: none yet */
+} dcp_read_object;
+
 /* Read an object; tensors inside it become sources of the map. */
 static int dcp_object(dcp_reader *r, const ckpt_dcp_item *item, ckpt_value **out)
 {
@@ -378,6 +384,21 @@ static int dcp_object(dcp_reader *r, const ckpt_dcp_item *item, ckpt_value **out
     if (rc == CKPT_OK)
         rc = ckpt_dcp_object(out, r->map, r->io, r->file[place->file], place, r->err);
     r->n_inside += r->map->sources.n - had;
+    return rc;
+}
+
+/* The same; several names of one entry, as ckpt writes for Megatron-Core, are read once. */
+static int dcp_same_object(dcp_reader *r, const ckpt_dcp_item *item, ckpt_value **out,
+                           dcp_read_object *last)
+{
+    const ckpt_dcp_place *place = &r->meta.chunk.at[item->first].place;
+    int rc = CKPT_OK;
+
+    if (!last->value || last->place.file != place->file || last->place.at != place->at ||
+        last->place.n != place->n)
+        rc = dcp_object(r, item, &last->value);
+    last->place = *place;
+    *out = last->value;
     return rc;
 }
 
@@ -410,6 +431,7 @@ static int dcp_bind(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_rol
 static int dcp_values(dcp_reader *r)
 {
     ckpt_value **leaf = ckpt_alloc((r->meta.item.n + 1) * sizeof(ckpt_value *));
+    dcp_read_object last = {0};
     int rc = leaf ? CKPT_OK : ckpt_fail_memory(r->err);
 
     for (size_t i = 0; rc == CKPT_OK && i < r->meta.item.n; i++) {
@@ -417,7 +439,7 @@ static int dcp_values(dcp_reader *r)
         ckpt_tensor like = {
             .dtype = item->dtype, .ndim = item->ndim, .shape = item->shape, .flags = item->flags};
         if (!item->is_tensor)
-            rc = dcp_object(r, item, &leaf[i]);
+            rc = dcp_same_object(r, item, &leaf[i], &last);
         else if (!(leaf[i] = ckpt_train_leaf(r->map->arena, &like)))
             rc = ckpt_fail_memory(r->err);
         else

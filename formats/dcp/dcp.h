@@ -129,6 +129,7 @@ typedef struct ckpt_dcp_packed {
     const char *name; /* NULL: the keys of the path, joined by '.' */
     ckpt_value *path; /* NULL: the name is not flattened */
     const ckpt_tensor *tensor;
+    const char *kind; /* a unique word if the tensor is written several times; or NULL */
     ckpt_dtype dtype;
     /* the shape if it is larger than the tensor's: all other elements are zero; or NULL */
     const uint64_t *shape;
@@ -145,7 +146,7 @@ int ckpt_dcp_pack_tensor(ckpt_dcp_pack *p, const ckpt_dcp_packed *what);
 /* Write an object in rank 0's file, as torch.save does.  Errors: CKPT_ELIMIT. */
 int ckpt_dcp_pack_object(ckpt_dcp_pack *p, const char *name, ckpt_value *path, const ckpt_value *v);
 
-/* Write another name for the entries of an item, by its number.  Errors: CKPT_ELIMIT. */
+/* Write another name for an object that was written, by its item.  Errors: CKPT_ELIMIT. */
 int ckpt_dcp_pack_again(ckpt_dcp_pack *p, const char *name, size_t of);
 
 /* Write the folder's .metadata.  Errors: CKPT_ELIMIT. */

@@ -247,13 +247,28 @@ static int dmd_entries_read(dmd_reader *r, const ckpt_value *storage)
     return rc;
 }
 
+/* The position of an entry, and whether it has no axes. */
+typedef struct dmd_spot {
+    ckpt_dcp_place place;
+    bool object;
+} dmd_spot;
+
 static int dmd_by_place(const void *pa, const void *pb)
 {
-    const ckpt_dcp_place *a = pa, *b = pb;
+    const ckpt_dcp_place *a = &((const dmd_spot *)pa)->place, *b = &((const dmd_spot *)pb)->place;
 
     if (a->file != b->file)
         return a->file < b->file ? -1 : 1;
     return (a->at > b->at) - (a->at < b->at);
+}
+
+/* True if an entry begins before the one before it ends.  Several objects may be one entry. */
+static bool dmd_overlaps(const dmd_spot *before, const dmd_spot *spot)
+{
+    const ckpt_dcp_place *a = &before->place, *b = &spot->place;
+    bool same = a->at == b->at && a->n == b->n && before->object && spot->object;
+
+    return a->file == b->file && b->at - a->at < a->n && !same;
 }
 
 /* True if b is in a later file than a, or later in the same one, without an overlap. */
@@ -265,7 +280,7 @@ static bool dmd_after(const dmd_entry *a, const dmd_entry *b)
 /* Check that entries of a file do not overlap. */
 static int dmd_apart(dmd_reader *r)
 {
-    ckpt_dcp_place *place;
+    dmd_spot *spot;
     size_t i = 1;
     int rc = CKPT_OK;
 
@@ -274,20 +289,22 @@ static int dmd_apart(dmd_reader *r)
         i++;
     if (i >= r->entry.n)
         return CKPT_OK;
-    place = ckpt_alloc(r->entry.n * sizeof *place);
-    if (!place)
+    spot = ckpt_alloc(r->entry.n * sizeof *spot);
+    if (!spot)
         return ckpt_fail_memory(r->err);
-    for (i = 0; i < r->entry.n; i++)
-        place[i] = (ckpt_dcp_place){r->entry.at[i].file, r->entry.at[i].at, r->entry.at[i].n};
-    qsort(place, r->entry.n, sizeof *place, dmd_by_place);
+    for (i = 0; i < r->entry.n; i++) {
+        const dmd_entry *e = &r->entry.at[i];
+        spot[i] = (dmd_spot){{e->file, e->at, e->n}, r->parts.part.at[e->key].n == 0};
+    }
+    qsort(spot, r->entry.n, sizeof *spot, dmd_by_place);
     for (i = 1; rc == CKPT_OK && i < r->entry.n; i++) {
-        const ckpt_dcp_place *a = &place[i - 1], *b = &place[i];
-        if (a->file == b->file && b->at - a->at < a->n)
+        const ckpt_dcp_place *b = &spot[i].place;
+        if (dmd_overlaps(&spot[i - 1], &spot[i]))
             rc = ckpt_fail(r->err, CKPT_EMISMATCH,
                            "%s: two entries of %.200s overlap at offset %" PRIu64, r->path,
-                           r->out->file.at[a->file].name.at, b->at);
+                           r->out->file.at[b->file].name.at, b->at);
     }
-    ckpt_free(place);
+    ckpt_free(spot);
     return rc;
 }
 

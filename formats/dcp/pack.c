@@ -177,7 +177,9 @@ int ckpt_dcp_pack_tensor(ckpt_dcp_pack *p, const ckpt_dcp_packed *what)
         n += dpk_holds(&extent[n]);
     }
     if (rc == CKPT_OK && t->n_elems > 0)
-        rc = ckpt_tt_fill(p->to, &(ckpt_torch_fill){"dcp", donor, what->dtype}, extent, n, p->err);
+        rc = ckpt_tt_fill(p->to,
+                          &(ckpt_torch_fill){what->kind ? what->kind : "dcp", donor, what->dtype},
+                          extent, n, p->err);
     ckpt_free(extent);
     return rc;
 }
