@@ -220,6 +220,7 @@ typedef struct ckpt_claim {
     bool keeps_ranked; /* the output keeps values that differ by rank: it has the same partitions */
     bool keeps_client; /* the output keeps the program's values that differ by rank */
     bool joins_groups; /* adjacent groups with equal settings become one parameter group */
+    bool regroups;     /* groups are divided by names and shapes, and have another order */
     bool no_empty;     /* trained parameters without elements become frozen ones */
     int stage;         /* the stage in the output; -1: not declared */
     uint32_t world;    /* 0: not declared */

@@ -473,12 +473,35 @@ static int cl_positions(ckpt_claim_work *w, const ckpt_state *a)
                      w->to->path, wrong->name, w->from->path);
 }
 
+/* Check that both optimizers train the same parameters, in any order. */
+static int cl_same_params(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b)
+{
+    size_t n = a->param.n;
+    ckpt_tensor **own = ckpt_alloc(2 * (n + 1) * sizeof(ckpt_tensor *)), **back = own + n;
+    int rc = own ? CKPT_OK : ckpt_fail_memory(w->err);
+
+    if (rc == CKPT_OK && n > 0) {
+        memcpy(own, a->param.at, n * sizeof *own);
+        memcpy(back, b->param.at, n * sizeof *own);
+        qsort(own, n, sizeof *own, cl_by_name);
+        qsort(back, n, sizeof *back, cl_by_name);
+    }
+    for (size_t i = 0; rc == CKPT_OK && i < n; i++) {
+        if (strcmp(own[i]->name, back[i]->name) != 0)
+            rc = ckpt_claim_differs(w, own[i]->name, "is not trained");
+    }
+    ckpt_free(own);
+    return rc;
+}
+
 static int cl_params(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b)
 {
     int rc = cl_number(w, "trained parameters:", b->param.n, a->param.n);
 
     if (rc == CKPT_OK)
         rc = cl_positions(w, a);
+    if (rc == CKPT_OK && w->to->claim.regroups)
+        return cl_same_params(w, a, b);
     if (rc == CKPT_OK)
         rc = cl_deals(w, a, b);
 
@@ -522,20 +545,6 @@ static int cl_value_number(ckpt_reader *r, const ckpt_map *map, const ckpt_value
     return cl_scalar(r, map, &t, has, out, err);
 }
 
-/*
- * True if the map has a moment with this name for some parameter of the group: the comparison of
- * tensors covers it. The first parameter may be empty and have no moment.
- */
-static bool cl_is_moment(const ckpt_map *map, const ckpt_state *s, const ckpt_group *g,
-                         const char *key)
-{
-    for (size_t i = 0; i < g->n * g->n_lanes; i++) {
-        if (ckpt_state_moment(map, s, key, s->param.at[g->first + i]))
-            return true;
-    }
-    return false;
-}
-
 /* Read such an entry back. FusedAdam without ZeRO stores the step count with a group's last
  * parameter only. */
 static int cl_entry_back(ckpt_claim_work *w, const ckpt_state *b, const ckpt_group *y,
@@ -563,7 +572,7 @@ static int cl_entry(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b
         bool has_x = false, has_y = false;
         double p = 0, q = 0;
         if (key->kind != CKPT_V_STR || v->kind == CKPT_V_NONE ||
-            cl_is_moment(w->from, a, x, key->as.text.at))
+            ckpt_claim_is_moment(w->from, a, x, key->as.text.at))
             continue;
         (void)snprintf(path, sizeof path, "%s.state.%.200s", group, key->as.text.at);
         other = ckpt_value_get(y->entry, key->as.text.at);
@@ -627,6 +636,40 @@ static const ckpt_group *cl_joined(const ckpt_state *b, const ckpt_group *x)
     return NULL;
 }
 
+/* True if two groups have a parameter in common. */
+static bool cl_shares(const ckpt_state *a, const ckpt_group *x, const ckpt_state *b,
+                      const ckpt_group *y)
+{
+    for (size_t i = 0; i < x->n; i++) {
+        for (size_t k = 0; k < y->n; k++) {
+            if (strcmp(a->param.at[x->first + i]->name, b->param.at[y->first + k]->name) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Compare each group with all groups that have one of its parameters. */
+static int cl_regroups(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b)
+{
+    int rc = CKPT_OK;
+
+    for (size_t g = 0; rc == CKPT_OK && g < a->group.n; g++) {
+        const ckpt_group *x = &a->group.at[g];
+        char name[64];
+        (void)snprintf(name, sizeof name, "param_groups[%zu]", g);
+        for (size_t k = 0; rc == CKPT_OK && k < b->group.n; k++) {
+            const ckpt_group *y = &b->group.at[k];
+            if (!cl_shares(a, x, b, y))
+                continue;
+            rc = cl_fields(w, x, y, name);
+            if (rc == CKPT_OK)
+                rc = cl_entry(w, a, b, x, y, name);
+        }
+    }
+    return rc;
+}
+
 /* Compare parameter groups in order: their sizes, then their entries except moments. */
 static int cl_groups(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *b)
 {
@@ -653,92 +696,6 @@ static int cl_groups(ckpt_claim_work *w, const ckpt_state *a, const ckpt_state *
             rc = cl_ranked(w, a, w->to->claim.keeps_ranked ? x->ranked : NULL, y->ranked, name);
     }
     return rc == CKPT_OK && w->to->claim.keeps_client ? cl_client(w, a, b) : rc;
-}
-
-/* ---- counts without a comparison ---- */
-
-/*
- * True if the entry of an optimizer's state is neither a moment of its parameters nor a single
- * number.
- */
-static bool cl_is_strange(const ckpt_map *map, const ckpt_state *s, const ckpt_group *g,
-                          const ckpt_pair *e)
-{
-    uint64_t n = 1;
-
-    if (e->value->kind != CKPT_V_TENSOR)
-        return false;
-    for (uint32_t i = 0; i < e->value->as.tensor->ndim; i++)
-        n = n && e->value->as.tensor->shape[i] <= UINT64_MAX / n ? n * e->value->as.tensor->shape[i]
-                                                                 : 0;
-    if (n > 1 && e->key->kind == CKPT_V_STR && cl_is_moment(map, s, g, e->key->as.text.at))
-        return false;
-    return n > 1;
-}
-
-/*
- * Count a group's entries as carried. An entry that is neither a moment nor a single value was not
- * read; a note reports it, because no later check would.
- */
-static int cl_count_group(const ckpt_map *map, ckpt_map *to, const ckpt_state *s, size_t at,
-                          ckpt_err *err)
-{
-    const ckpt_group *g = &s->group.at[at];
-    ckpt_dict entry = ckpt_value_map(g->entry), fields = ckpt_value_map(g->fields);
-    int rc = CKPT_OK;
-
-    for (uint64_t i = 0; i < fields.n; i++)
-        to->claim.n_carried +=
-            ckpt_value_is(fields.at[i].key, "params") ? 0 : ckpt_claim_leaves(fields.at[i].value);
-    for (uint64_t i = 0; rc == CKPT_OK && i < entry.n; i++) {
-        const ckpt_pair *e = &entry.at[i];
-        if (!cl_is_strange(map, s, g, e)) {
-            bool here = e->key->kind == CKPT_V_STR && cl_is_moment(map, s, g, e->key->as.text.at);
-            to->claim.n_carried += here || e->value->kind == CKPT_V_NONE ? 0 : 1;
-            continue;
-        }
-        to->claim.n_left_out++;
-        rc = ckpt_map_note(to, CKPT_WARNING, err,
-                           "optimizer state '%.200s' of group %zu is not understood: it has "
-                           "neither its parameters' shapes nor one value, and was not read",
-                           e->key->kind == CKPT_V_STR ? e->key->as.text.at : "?", at);
-    }
-    return rc;
-}
-
-int ckpt_claim_count(const ckpt_map *map, ckpt_map *to, ckpt_err *err)
-{
-    int rc = CKPT_OK;
-
-    for (size_t i = 0; i < map->tensors.n; i++)
-        to->claim.n_carried += map->tensors.at[i]->role == CKPT_ROLE_STATE;
-    for (size_t i = 0; rc == CKPT_OK && i < map->states.n; i++) {
-        const ckpt_state *s = map->states.at[i];
-        to->claim.n_carried += ckpt_claim_file_leaves(s);
-        for (size_t g = 0; rc == CKPT_OK && g < s->group.n; g++)
-            rc = cl_count_group(map, to, s, g, err);
-    }
-    return rc;
-}
-
-int ckpt_claim_tensors(const ckpt_map *from, ckpt_map *to, ckpt_err *err)
-{
-    uint64_t n = 0;
-    int rc;
-
-    for (size_t i = 0; i < to->tensors.n; i++)
-        n += to->tensors.at[i]->role == CKPT_ROLE_STATE;
-    if (from->states.n == 0 || n == 0)
-        return CKPT_OK;
-    rc = ckpt_claim_count(from, to, err);
-    // Moments excluded by a filter count as left out.
-    to->claim.n_left_out +=
-        to->claim.n_carried - (to->claim.n_carried < n ? to->claim.n_carried : n);
-    to->claim.n_carried = n;
-    return rc == CKPT_OK ? ckpt_map_note(to, CKPT_INFO, err,
-                                         "left out: hyper-parameters, scheduler, loss scale, "
-                                         "counters: the output holds only tensors")
-                         : rc;
 }
 
 /* ---- the whole folder ---- */
@@ -774,7 +731,7 @@ static int cl_compare(ckpt_claim_work *w)
         if (rc == CKPT_OK)
             rc = cl_params(w, a, b);
         if (rc == CKPT_OK)
-            rc = cl_groups(w, a, b);
+            rc = w->to->claim.regroups ? cl_regroups(w, a, b) : cl_groups(w, a, b);
         if (rc == CKPT_OK)
             rc = ckpt_claim_files(w, a, b);
     }

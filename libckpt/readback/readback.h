@@ -36,7 +36,14 @@ int ckpt_claim_count(const ckpt_map *map, ckpt_map *to, ckpt_err *err);
  */
 int ckpt_claim_tensors(const ckpt_map *from, ckpt_map *to, ckpt_err *err);
 
-/* ---- shared by readback.c and tree.c ---- */
+/* ---- shared by readback.c, count.c and tree.c ---- */
+
+/*
+ * True if the map has a moment with this name for some parameter of the group: the comparison of
+ * tensors covers it. The first parameter may be empty and have no moment.
+ */
+bool ckpt_claim_is_moment(const ckpt_map *map, const ckpt_state *s, const ckpt_group *g,
+                          const char *key);
 
 typedef struct ckpt_claim_work {
     const ckpt_map *from;
