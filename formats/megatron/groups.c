@@ -72,10 +72,16 @@ static bool mgg_decoupled(const char *name)
     return mgg_ends(name, "word_embeddings.weight") || mgg_ends(name, "output_layer.weight");
 }
 
+bool ckpt_meg_decays(const char *name, uint32_t ndim)
+{
+    assert(name);
+    return ndim > ckpt_meg_stacked(name) + 1 && !mgg_ends(name, ".bias");
+}
+
 size_t ckpt_meg_group_of(const ckpt_meg_groups *groups, const char *name, uint32_t ndim)
 {
     assert(groups && name);
-    bool decays = ndim > ckpt_meg_stacked(name) + 1 && !mgg_ends(name, ".bias");
+    bool decays = ckpt_meg_decays(name, ndim);
     bool norm = strstr(name, "q_layernorm.") || strstr(name, "k_layernorm.");
     bool experts = false, decoupled = false;
     size_t found = groups->n;

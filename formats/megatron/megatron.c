@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * megatron.c: reads Megatron-LM's checkpoints: runs and iterations, and the common.pt next to a
- * distributed checkpoint.
+ * distributed checkpoint; write.c writes them.
  *
  * Checked against Megatron-Core 0.16.
  */
@@ -10,6 +10,7 @@
 
 #include "formats/megatron/legacy.h"
 #include "formats/megatron/megatron.h"
+#include "formats/megatron/write.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/adopt.h"
 
@@ -51,6 +52,7 @@ static int mgc_done(const ckpt_meg_job *job)
     const char *path = ckpt_arena_printf(job->map->arena, "%s/" CKPT_MEG_DONE, job->list->folder);
     const ckpt_value *backend;
     ckpt_value *root = NULL;
+    int64_t version = 1;
 
     if (!path)
         return ckpt_fail_memory(job->err);
@@ -62,6 +64,12 @@ static int mgc_done(const ckpt_meg_job *job)
     int rc = ckpt_json_read(&root, job->map->arena, path, MGC_DONE, job->err);
     if (rc != CKPT_OK)
         return rc;
+    if (ckpt_value_as_int(ckpt_value_get(root, "sharded_backend_version"), &version) &&
+        version != 1)
+        return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                         "%s: version %" PRId64 " of the backend, expected version 1, which "
+                         "Megatron-Core 0.12 to 0.16 write",
+                         path, version);
     backend = ckpt_value_get(root, "sharded_backend");
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (ckpt_value_is(backend, known[i]))
@@ -145,6 +153,8 @@ static int mgc_dist(ckpt_meg_job *job)
     if (rc == CKPT_OK)
         rc = ckpt_dcp_read(job->map, job->list, job->opts, ckpt_meg_roles, job->err);
     if (rc == CKPT_OK)
+        rc = ckpt_meg_twins(job->map, job->err);
+    if (rc == CKPT_OK)
         rc = mgc_common(job);
     if (rc == CKPT_OK)
         rc = ckpt_meg_facts(job, "Megatron-Core torch_dist");
@@ -183,10 +193,14 @@ const ckpt_directory ckpt_directory_megatron = {
             .aliases = "mcore torch_dist",
             .signs = CKPT_MEG_TRACKER " (Megatron-LM)",
             .note = "Megatron-LM runs and iterations: torch_dist, and a torch file for each rank",
-            .caps = CKPT_CAN_READ | CKPT_HAS_TAGS | CKPT_READS_STATE | CKPT_IS_FOLDER,
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_WRITES_STATE | CKPT_HAS_TAGS |
+                    CKPT_READS_STATE | CKPT_IS_FOLDER | CKPT_TAKES_SHARD_SIZE | CKPT_TAKES_WORLD |
+                    CKPT_TAKES_WEIGHTS,
+            .layout = "torch_dist",
         },
     .probe = mgc_probe,
     .gather = mgc_gather,
+    .scatter = ckpt_meg_scatter,
     .part = mgc_part,
     .runs = mgc_runs,
 };

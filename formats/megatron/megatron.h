@@ -13,6 +13,7 @@
  *     dist_state.c  finds the state in a torch_dist folder
  *     facts.c     reads the run's arguments
  *     megatron.c  the driver: torch_dist folders
+ *     write.h     the writer of torch_dist folders
  *     legacy.h    folders with a file for each rank
  *
  * A run of Megatron-LM with Megatron-Core:
@@ -35,6 +36,10 @@
 #define CKPT_MEG_TRACKER "latest_checkpointed_iteration.txt"
 #define CKPT_MEG_COMMON  "common.pt"
 #define CKPT_MEG_DONE    "metadata.json"
+/* name in common.pt of another framework's lr_scheduler: Megatron-LM would load that as its own */
+#define CKPT_MEG_SCHEDULE "run_lr_scheduler"
+/* among the kept values of a DeepSpeed run: a list of the values that ckpt added for Megatron */
+#define CKPT_MEG_ADDED "added"
 
 /* The state of the reader, passed to every step. */
 typedef struct ckpt_meg_job {
@@ -84,6 +89,21 @@ bool ckpt_meg_is_expert(const char *name);
 
 /* True for a tensor of the model that the optimizer does not train. */
 bool ckpt_meg_is_buffer(const char *name);
+
+/*
+ * Find the second name of the norm before a layer of experts: Megatron-Core's local layers know it
+ * by the name that it has before a dense layer, those of Transformer Engine by a name of its own.
+ *
+ * out    NULL: the name is another tensor's
+ * false  no memory
+ */
+bool ckpt_meg_second(const char **out, ckpt_arena *arena, const char *name);
+
+/*
+ * Turn the tensors with second names into twins of the first ones, to which they must be equal: a
+ * checkpoint that ckpt has written has both.
+ */
+int ckpt_meg_twins(ckpt_map *map, ckpt_err *err);
 
 /* The number of axes that stacking adds before a parameter's own: layers, experts. */
 uint32_t ckpt_meg_stacked(const char *name);
@@ -194,6 +214,9 @@ CKPT_VEC(ckpt_meg_groups, ckpt_meg_group);
  */
 int ckpt_meg_groups_add(ckpt_meg_groups *out, const ckpt_meg_job *job, const ckpt_value *list,
                         const double *step);
+
+/* True for a parameter with weight decay, unless the run says otherwise. */
+bool ckpt_meg_decays(const char *name, uint32_t ndim);
 
 /* The index of a parameter's only group; groups->n: none, or several. */
 size_t ckpt_meg_group_of(const ckpt_meg_groups *groups, const char *name, uint32_t ndim);

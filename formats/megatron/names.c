@@ -82,6 +82,67 @@ uint32_t ckpt_meg_stacked(const char *name)
     return n + (strstr(name, ".experts.experts.") != NULL);
 }
 
+/* ---- second names ---- */
+
+bool ckpt_meg_second(const char **out, ckpt_arena *arena, const char *name)
+{
+    assert(out && arena && name);
+    static const char *const norm[] = {"pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_"};
+
+    *out = NULL;
+    for (size_t i = 0; i < 2; i++) {
+        const char *at = strstr(name, norm[i]);
+        if (!at)
+            continue;
+        *out = ckpt_arena_printf(arena, "%.*s%s%s", (int)(at - name), name, norm[1 - i],
+                                 at + strlen(norm[i]));
+        return *out != NULL;
+    }
+    return true;
+}
+
+/* Find the tensor before t in the list that has the second name of t.  false: no memory. */
+static bool mgn_first(ckpt_tensor **out, ckpt_map *map, const ckpt_tensor *t, size_t before)
+{
+    const char *other;
+    size_t at;
+
+    *out = NULL;
+    if (!ckpt_meg_second(&other, map->arena, t->name))
+        return false;
+    at = other ? ckpt_map_index(map, other, strlen(other)) : SIZE_MAX;
+    if (at < before && map->tensors.at[at]->dtype == t->dtype &&
+        map->tensors.at[at]->n_elems == t->n_elems)
+        *out = map->tensors.at[at];
+    return true;
+}
+
+int ckpt_meg_twins(ckpt_map *map, ckpt_err *err)
+{
+    assert(map);
+    ckpt_tensors *list = &map->tensors;
+    ckpt_tensor **first = ckpt_alloc((list->n + 1) * sizeof(ckpt_tensor *));
+    size_t n = 0;
+    int rc = first ? CKPT_OK : ckpt_fail_memory(err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < list->n; i++)
+        rc = mgn_first(&first[i], map, list->at[i], i) ? CKPT_OK : ckpt_fail_memory(err);
+    for (size_t i = 0; rc == CKPT_OK && i < list->n; i++) {
+        ckpt_tensor *t = list->at[i];
+        if (!first[i]) {
+            list->at[n++] = t;
+            continue;
+        }
+        t->twin = first[i]->twin;
+        first[i]->twin = t;
+    }
+    ckpt_free(first);
+    if (rc != CKPT_OK || n == list->n)
+        return rc;
+    list->n = n;
+    return ckpt_map_reindex(map, err);
+}
+
 /* ---- all items ---- */
 
 static bool mgn_same(const void *ctx, uint32_t number, const void *key)

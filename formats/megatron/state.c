@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "formats/megatron/megatron.h"
+#include "formats/training/kept_values.h"
 #include "formats/training/param_values.h"
 #include "formats/training/torch_state.h"
 #include "libckpt/map/extent.h"
@@ -199,6 +200,36 @@ static ckpt_value *mgs_beside(ckpt_arena *arena, const ckpt_value *optimizer, un
     return rest;
 }
 
+/* The step count of the optimizer: the largest of its groups. */
+static int64_t mgs_most_steps(const mgs_maker *m)
+{
+    int64_t most = 0;
+
+    for (size_t i = 0; i < m->group->n; i++)
+        most =
+            m->group->at[i].has_step && m->group->at[i].step > most ? m->group->at[i].step : most;
+    return most;
+}
+
+/* True for a value that ckpt added to a run of DeepSpeed for Megatron, or that it kept of it. */
+static bool mgs_was_added(const mgs_maker *m, const ckpt_pair *p)
+{
+    ckpt_dict all = ckpt_value_map(m->map->values);
+    ckpt_seq added = {0};
+
+    if (p->key->kind != CKPT_V_STR)
+        return false;
+    for (uint64_t i = 0; i < all.n; i++) {
+        if (all.at[i].key->kind == CKPT_V_STR && ckpt_train_is_kept(&all.at[i]))
+            added = ckpt_value_seq(ckpt_value_get(all.at[i].value, CKPT_MEG_ADDED));
+    }
+    for (uint64_t i = 0; i < added.n; i++) {
+        if (added.at[i]->kind == CKPT_V_STR && ckpt_value_is(p->key, added.at[i]->as.text.at))
+            return true;
+    }
+    return ckpt_train_is_kept(p);
+}
+
 /* Make the values of a training format's model file: everything except model and optimizer. */
 static int mgs_values(mgs_maker *m)
 {
@@ -212,9 +243,12 @@ static int mgs_values(mgs_maker *m)
         bool optimizer =
             key->kind == CKPT_V_STR && (strncmp(key->as.text.at, "optimizer", 9) == 0 ||
                                         strncmp(key->as.text.at, "chained_", 8) == 0);
-        if (optimizer || mgs_is_empty(v) || (v->kind == CKPT_V_TENSOR && !v->as.tensor->storage))
+        if (optimizer || mgs_is_empty(v) || (v->kind == CKPT_V_TENSOR && !v->as.tensor->storage) ||
+            mgs_was_added(m, &all.at[i]))
             continue;
-        ok = ckpt_dict_add(arena, &root->as.map, all.at[i].key, all.at[i].value);
+        ok = ckpt_value_is(key, CKPT_MEG_SCHEDULE)
+                 ? ckpt_dict_add_cstr(arena, &root->as.map, "lr_scheduler", all.at[i].value)
+                 : ckpt_dict_add(arena, &root->as.map, all.at[i].key, all.at[i].value);
     }
     ckpt_value *beside =
         mgs_beside(arena, ckpt_value_get(m->job->root, "optimizer"), MGS_DEPTH, &ok);
@@ -225,7 +259,9 @@ static int mgs_values(mgs_maker *m)
                                 ckpt_value_int(arena, m->map->known.step));
     m->state->model = root;
     m->state->foreign = true;
-    return ok ? CKPT_OK : ckpt_fail_memory(m->err);
+    if (!ok)
+        return ckpt_fail_memory(m->err);
+    return ckpt_train_take_back(m->map, m->state, root, mgs_most_steps(m), m->err);
 }
 
 /* ---- the state ---- */

@@ -33,6 +33,12 @@ ckpt_dtype ckpt_train_written(const ckpt_target *target, const ckpt_tensor *t)
     return converts ? target->dtype : t->dtype;
 }
 
+/* The program that loads the output. */
+static const char *dru_program(const ckpt_train_job *job)
+{
+    return job->program ? job->program : "FSDP";
+}
+
 /*
  * Name the folder, which is published as a whole next to other checkpoints of its run.  Readers
  * take a run with folders "iter_N" for Megatron's.
@@ -64,12 +70,13 @@ static int dru_refuse(const ckpt_train_job *job, uint32_t ranks)
                                            : NULL;
 
     if (what)
-        return ckpt_fail(job->err, CKPT_EUSAGE, "FSDP does not have %s: leave the option out",
-                         what);
+        return ckpt_fail(job->err, CKPT_EUSAGE, "%s does not have %s: leave the option out",
+                         dru_program(job), what);
     if (t->fresh_optimizer && job->state)
         return ckpt_fail(job->err, CKPT_EUSAGE,
-                         "FSDP itself starts with moments of zero if a checkpoint has none: write "
-                         "the weights alone (ckpt convert)");
+                         "%s itself starts with moments of zero if a checkpoint has none: write "
+                         "the weights alone (ckpt convert)",
+                         dru_program(job));
     if (job->from->states.n > 1)
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
                          "%s: %zu model-parallel ranks: join them first (ckpt reshard --join)",
@@ -82,9 +89,9 @@ static int dru_refuse(const ckpt_train_job *job, uint32_t ranks)
     }
     if (job->state && ckpt_train_autoep(job->state))
         return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
-                         "%s: the run used AutoEP, and no FSDP model has the parameters of "
+                         "%s: the run used AutoEP, and no %s model has the parameters of "
                          "DeepSpeed's layers of experts; write the weights (ckpt convert --to hf)",
-                         job->from->path);
+                         job->from->path, dru_program(job));
     if (ranks > CKPT_TRAIN_RANKS)
         return ckpt_fail(job->err, CKPT_EUSAGE,
                          "%" PRIu32 " ranks are too many: at most %d are supported", ranks,
@@ -94,10 +101,13 @@ static int dru_refuse(const ckpt_train_job *job, uint32_t ranks)
 
 static int dru_left_out(const ckpt_train_job *job, const ckpt_pair *p)
 {
-    return ckpt_train_left_out(job, CKPT_INFO, "%.200s: %s", p->key->as.text.at,
-                               ckpt_train_is_layout(p)
-                                   ? "belongs to DeepSpeed's layout; FSDP has its own"
-                                   : "only DeepSpeed has a place for it, and it is not plain data");
+    if (ckpt_train_is_layout(p))
+        return ckpt_train_left_out(job, CKPT_INFO,
+                                   "%.200s: belongs to DeepSpeed's layout; %s has its own",
+                                   p->key->as.text.at, dru_program(job));
+    return ckpt_train_left_out(
+        job, CKPT_INFO, "%.200s: only DeepSpeed has a place for it, and it is not plain data",
+        p->key->as.text.at);
 }
 
 /* Report each member of a DeepSpeed run that FSDP cannot store, because all others must be there
@@ -124,8 +134,8 @@ static int dru_tell(const ckpt_train_job *job)
         if (module.at[i].key->kind == CKPT_V_STR && module.at[i].value->kind != CKPT_V_TENSOR &&
             module.at[i].value->kind != CKPT_V_NONE)
             rc = ckpt_train_left_out(job, CKPT_WARNING,
-                                     "module.%.200s: it is not a tensor, and FSDP stores tensors",
-                                     module.at[i].key->as.text.at);
+                                     "module.%.200s: it is not a tensor, and %s stores tensors",
+                                     module.at[i].key->as.text.at, dru_program(job));
     }
     return rc == CKPT_OK ? ckpt_train_wrapped_left(job) : rc;
 }

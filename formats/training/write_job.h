@@ -15,6 +15,7 @@ typedef struct ckpt_train_job {
     ckpt_map *to;
     const ckpt_state *state;
     const ckpt_target *target;
+    const char *program; /* name of the program that loads the output, for messages; NULL: FSDP */
     ckpt_err *err;
 } ckpt_train_job;
 

@@ -38,7 +38,7 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
     {"imatrix", 0, CLI_FILE, PREPARE_AT(write.target.imatrix), "FILE", \
      "quantize by llama.cpp's importance matrix (gguf)"}, \
     {"world", 'w', CLI_COUNT, PREPARE_AT(write.target.world), "N", \
-     "number of ranks of zero, fsdp-ranks, dcp, hf-sharded"}, \
+     "number of ranks of zero, fsdp-ranks, dcp, megatron, hf-sharded"}, \
     OPTION_INCLUDE, \
     OPTION_EXCLUDE, \
     {"rename", 0, CLI_FILE, PREPARE_AT(write.rename), "FILE", \
@@ -51,6 +51,8 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
     OPTION_BACKWARDS, \
     OPTION_CONFIG, \
     OPTION_SIZE, \
+    OPTION_VOCAB_UNIT, \
+    OPTION_TENSOR_PARALLEL, \
     {"adapter", 0, CLI_SOURCES, PREPARE_AT(adapters), "DIR[:WEIGHT]", \
      "merge the LoRA adapter of a folder or run (repeatable)"}, \
     {"vocab-size", 0, CLI_COUNT64, PREPARE_AT(vocab_size), "N", \
@@ -110,7 +112,8 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
 #define PREPARE_HEADINGS \
     {"Source", "tag as-file with-optimizer weights-only no-frozen exclude-frozen keep-slices " \
                "slice-rules ignore-copies require-crc strict no-sandbox local"}, \
-    {"Names and layout", "rename keep-names map backwards layout config size"}, \
+    {"Names and layout", "rename keep-names map backwards layout config size " \
+                         "make-vocab-size-divisible-by tensor-model-parallel-size"}, \
     {"Precision and shape", "allow-overflow imatrix quantize quantize-skip vocab-size " \
                             "vocab-tensor tie untie"}, \
     {"Adapters", "adapter adapter-only adapter-config adapter-name"}, \

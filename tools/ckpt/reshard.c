@@ -12,6 +12,18 @@
 #include "tools/ckpt/verbs.h"
 #include "tools/cli/options.h"
 
+/* Warn about options of layout maps if neither the user nor the target asks for a map. */
+static void reshard_moot_maps(const write_args *a)
+{
+    static const char *const names[] = {"config", "size", "make-vocab-size-divisible-by",
+                                        "tensor-model-parallel-size"};
+
+    for (size_t i = 0; !a->map && i < sizeof names / sizeof *names; i++) {
+        if (cli_has(&a->cli.line, names[i]))
+            say_warning("--%s has no effect without --map", names[i]);
+    }
+}
+
 /* Open, lay out, plan; then print the plan or run it. */
 static int reshard_run(cli_args *cli, ckpt_err *err)
 {
@@ -24,6 +36,7 @@ static int reshard_run(cli_args *cli, ckpt_err *err)
                     cli_formats(list, CKPT_WRITES_STATE), a->target.format);
     a->target.format = a->target.format ? a->target.format : "zero";
     a->target.path = a->cli.operand[1];
+    reshard_moot_maps(a);
     // keep the slices of model-parallel ranks, because only data-parallel ranks and AutoEP's
     // expert-parallel ranks change
     a->cli.open.keep_slices =
@@ -77,6 +90,8 @@ static const cli_option reshard_options[] = {
     OPTION_BACKWARDS,
     OPTION_CONFIG,
     OPTION_SIZE,
+    OPTION_VOCAB_UNIT,
+    OPTION_TENSOR_PARALLEL,
     OPTION_IGNORE_COPIES,
     OPTION_REQUIRE_CRC,
     OPTION_STRICT,
@@ -98,15 +113,14 @@ static const cli_option reshard_options[] = {
 
 static const cli_moot reshard_moot[] = {
     {"backwards", NULL, "map"},
-    {"config", NULL, "map"},
-    {"size", NULL, "map"},
     {NULL, NULL, NULL},
 };
 
 static const cli_heading reshard_headings[] = {
     {"Common options", "to world stage dtype tag to-tag order map force dry-run"},
     {"Source", "join slice-rules ignore-copies require-crc strict no-sandbox local"},
-    {"Names and layout", "layout keep-names backwards config size"},
+    {"Names and layout", "layout keep-names backwards config size make-vocab-size-divisible-by "
+                         "tensor-model-parallel-size"},
     {"Training state",
      "moments ep-size sub-group-size deepspeed-version drop-optimizer keep-objects "
      "drop-objects allow-overflow"},

@@ -261,34 +261,6 @@ static const char *maps_known(ckpt_map *map, const cli_maps *maps, const char *l
     return NULL;
 }
 
-const char *maps_needed(char name[MAPS_NAME], ckpt_map *map, const cli_maps *maps, const char *to,
-                        ckpt_remap_opts *opts)
-{
-    const ckpt_format_info *from = ckpt_format_find(ckpt_map_format(map));
-    const char *at[4] = {to}, *layout = from && from->layout ? from->layout : NULL;
-    size_t n = 1, used = 0;
-
-    if (layout && strcmp(layout, to) == 0)
-        return NULL;
-    // all conversions go through Hugging Face's names
-    if (strcmp(to, "hf") != 0)
-        at[n++] = "hf";
-    if (layout && strcmp(layout, "hf") != 0)
-        at[n++] = layout;
-    while (!layout && n < sizeof at / sizeof *at) {
-        const char *other = maps_known(map, maps, at[n - 1], opts);
-        // GGUF's maps know transformers' stacked experts directly
-        if (!other || (n > 1 && strcmp(other, "packed") == 0))
-            break;
-        at[n++] = other;
-    }
-    while (n > 0 && used < MAPS_NAME) {
-        n--;
-        used += (size_t)snprintf(name + used, MAPS_NAME - used, "%s%s", used ? ":" : "", at[n]);
-    }
-    return strchr(name, ':') ? name : NULL;
-}
-
 /* True if a list of layouts, separated by ':', has this one. */
 static bool maps_lists(const char *list, const char *layout)
 {
@@ -324,6 +296,56 @@ bool maps_route(char name[MAPS_NAME], const cli_maps *maps, const char *from, co
     }
     name[n] = 0;
     return false;
+}
+
+/* True if a map connects the two layouts. */
+static bool maps_direct(const cli_maps *maps, const char *from, const char *to)
+{
+    bool backwards, leads = false;
+
+    for (size_t i = 0; !leads && i < maps->n; i++)
+        leads = maps_leads(maps->at[i].map, from, to, &backwards);
+    return leads;
+}
+
+const char *maps_needed(char name[MAPS_NAME], ckpt_map *map, const cli_maps *maps, const char *to,
+                        ckpt_remap_opts *opts)
+{
+    const ckpt_format_info *from = ckpt_format_find(ckpt_map_format(map));
+    // runs may have any names, whatever the format's own programs expect
+    const bool own = from && from->layout && !(from->caps & CKPT_HAS_TAGS);
+    const char *at[4] = {to}, *layout = own ? from->layout : NULL;
+    size_t n = 1, used = 0;
+
+    name[0] = 0;
+    if (layout && strcmp(layout, to) == 0)
+        return NULL;
+    // all conversions go through Hugging Face's names
+    if (strcmp(to, "hf") != 0)
+        at[n++] = "hf";
+    if (layout && strcmp(layout, "hf") != 0)
+        at[n++] = layout;
+    while (!layout && n < sizeof at / sizeof *at) {
+        const char *other = maps_known(map, maps, at[n - 1], opts);
+        // GGUF's maps know transformers' stacked experts directly
+        if (!other || (n > 1 && strcmp(other, "packed") == 0))
+            break;
+        at[n++] = other;
+    }
+    if (n > 2 && strcmp(at[n - 1], to) == 0)
+        return NULL;
+    if (n > 2 && maps_direct(maps, at[n - 1], to)) {
+        (void)snprintf(name, MAPS_NAME, "%s:%s", at[n - 1], to);
+        return name;
+    }
+    while (n > 2 && used < MAPS_NAME) {
+        n--;
+        used += (size_t)snprintf(name + used, MAPS_NAME - used, "%s%s", used ? ":" : "", at[n]);
+    }
+    // from Hugging Face's names, over other layouts if there is no direct map
+    if (n == 2 && used < MAPS_NAME && !maps_route(name, maps, at[1], to))
+        (void)snprintf(name + used, MAPS_NAME - used, "%s%s:%s", used ? ":" : "", at[1], to);
+    return n == 2 ? name : NULL;
 }
 
 /* A map to apply: this one, or the first that fits between two layouts. */

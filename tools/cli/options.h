@@ -106,6 +106,12 @@
      "read this tag (default: the latest)"}
 #define OPTION_TO \
     {"to", 0, CLI_FORMAT, offsetof(write_args, target.format), "FORMAT", NULL}
+#define OPTION_TENSOR_PARALLEL \
+    {"tensor-model-parallel-size", 0, CLI_COUNT, offsetof(write_args, tensor_parallel), "N", \
+     "pad the vocabulary for N tensor-parallel ranks (megatron; default: 1)"}
+#define OPTION_VOCAB_UNIT \
+    {"make-vocab-size-divisible-by", 0, CLI_COUNT, offsetof(write_args, vocab_unit), "N", \
+     "pad the vocabulary to a multiple of N for each rank (megatron; default: 128)"}
 #define OPTION_WITH_OPTIMIZER \
     {"with-optimizer", 0, CLI_FLAG, offsetof(cli_args, open.with_optimizer), NULL, \
      "include optimizer state"}

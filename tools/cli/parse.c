@@ -200,8 +200,7 @@ const char *cli_given(const cli_line *line, size_t at)
     return NULL;
 }
 
-/* Add a word to a list, which has room for all words of the command line. */
-static int cli_add(cli_line *line, cli_list *list, const char *word, ckpt_err *err)
+int cli_add(cli_line *line, cli_list *list, const char *word, ckpt_err *err)
 {
     size_t i = 0;
 

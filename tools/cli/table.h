@@ -27,6 +27,9 @@ int cli_parse(cli_line *line, const cli_verb *verb, void *values, int argc, char
               ckpt_err *err);
 void cli_free(cli_line *line);
 
+/* Add a word to a list, which has room for all words of the command line. */
+int cli_add(cli_line *line, cli_list *list, const char *word, ckpt_err *err);
+
 /* Store one value like "--name=word" on the command line.  word must outlive the fields. */
 int cli_take(cli_line *line, const cli_option *o, const char *word, ckpt_err *err);
 

@@ -2,6 +2,7 @@
 /* write_args.c: fills the fields of commands that write checkpoints: defaults, files of options. */
 #include "tools/cli/write_args.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "tools/cli/out.h"
+#include "tools/cli/table.h"
 #include "tools/cli/text.h"
 
 /* The default that help texts and plans mention. */
@@ -46,8 +48,11 @@ static int write_layout(write_args *a, ckpt_err *err)
 static int write_maps(write_args *a, ckpt_err *err)
 {
     const cli_args *cli = &a->cli;
+    // a run's folder has no suffix that names a format
+    const char *outputs = a->target.format ? "omd" : "om";
 
-    if (!a->map && !write_native(a) && cli->n_operands == 2 && strpbrk(cli->line.verb->uses, "om"))
+    if (!a->map && !write_native(a) && cli->n_operands == 2 &&
+        strpbrk(cli->line.verb->uses, outputs))
         a->map = a->own_map = maps_default(a->target.format, cli->operand[1]);
     if (a->map && strcmp(a->map, "none") == 0)
         a->map = NULL;
@@ -63,6 +68,22 @@ static int write_maps(write_args *a, ckpt_err *err)
     return rc;
 }
 
+/* Make options for sizes of layout maps members of the list of --size. */
+static int write_sizes(write_args *a, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    (void)snprintf(a->unit_text, sizeof a->unit_text, "make_vocab_size_divisible_by=%" PRIu32,
+                   a->vocab_unit);
+    (void)snprintf(a->parallel_text, sizeof a->parallel_text, "tensor_model_parallel_size=%" PRIu32,
+                   a->tensor_parallel);
+    if (a->vocab_unit > 0)
+        rc = cli_add(&a->cli.line, &a->sizes, a->unit_text, err);
+    if (rc == CKPT_OK && a->tensor_parallel > 0)
+        rc = cli_add(&a->cli.line, &a->sizes, a->parallel_text, err);
+    return rc;
+}
+
 int write_read(cli_args *cli, ckpt_err *err)
 {
     write_args *a = (write_args *)cli;
@@ -71,6 +92,8 @@ int write_read(cli_args *cli, ckpt_err *err)
     if (!cli_given(&cli->line, offsetof(write_args, target.max_shard_size)))
         a->target.max_shard_size = WRITE_SHARD_BYTES;
     rc = write_layout(a, err);
+    if (rc == CKPT_OK)
+        rc = write_sizes(a, err);
     if (rc == CKPT_OK)
         rc = write_maps(a, err);
     return rc == CKPT_OK && a->config ? write_config(a, err) : rc;

@@ -27,6 +27,9 @@ typedef struct write_args {
     const char *config;     /* the model's config.json, or its folder */
     const char *attest;     /* the statement to write */
     const char *hub_layout; /* --layout; for training state, moved to target.layout */
+    /* sizes of layout maps with options of their own; 0: not given */
+    uint32_t vocab_unit, tensor_parallel;
+    char unit_text[64], parallel_text[64]; /* the same as members of `sizes` */
 
     cli_maps maps;     /* the map of --map, or all maps */
     char *config_text; /* contents of --config */

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write.c: writes a torch_dist checkpoint of Megatron-Core: a folder of one iteration with its
+ * model and optimizer, and the tracker file beside it.
+ *
+ *     <weight>                            of the model, layers stacked
+ *     <module>._extra_state/shard_<i>_<n>  state of FP8 modules, None; without these items
+ *                                         Megatron-Core does not load the module
+ *     optimizer.state.<kind>.<weight>     masters (param) and moments, in the model's shapes
+ *
+ * Megatron cuts tensors into any layout when it loads, so an entry is one layer of a weight, or one
+ * expert of a layer.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/megatron/write.h"
+#include "formats/training/to_fsdp.h"
+#include "formats/training/write_job.h"
+#include "libckpt/base/dtype.h"
+
+#define MGW_STATE "optimizer.state."
+
+typedef struct mgw_writer {
+    ckpt_train_job job;
+    ckpt_dcp_pack pack;
+    uint64_t limit, used; /* bytes of one data file; bytes of all entries so far */
+    uint64_t in_file;     /* bytes in the current file */
+    uint32_t files;       /* number of files, if total is not 0 */
+    uint64_t total;       /* bytes of all files, if their number is fixed; 0: it is not */
+    uint32_t rank;        /* the current file */
+    size_t extra;         /* number of the item with an empty extra state; SIZE_MAX: none yet */
+    bool counts;          /* place nothing, only count files */
+    ckpt_err *err;
+} mgw_writer;
+
+/* ---- the folder ---- */
+
+/*
+ * Name the folder and the tracker's text: the tag, or the run's iteration.  Weights alone are a
+ * release, from which Megatron-LM begins at iteration 0 without an optimizer.
+ */
+static int mgw_folder(const ckpt_train_job *job)
+{
+    char folder[CKPT_RUN_NAME], text[CKPT_RUN_NAME];
+    const char *tag = job->target->tag;
+    ckpt_map *to = job->to;
+
+    (void)snprintf(text, sizeof text, "%" PRId64, ckpt_meg_iteration(job));
+    if (tag)
+        (void)snprintf(folder, sizeof folder, "%s", tag);
+    else
+        (void)ckpt_meg_folder(folder, job->state ? text : "release");
+    if (strlen(folder) >= sizeof folder - 1 || !ckpt_meg_text(text, folder))
+        return ckpt_fail(job->err, CKPT_EUSAGE,
+                         "'%.100s' is not the name of an iteration's folder: expected iter_0000005 "
+                         "or release",
+                         tag);
+    to->folder = ckpt_arena_string(to->arena, folder, strlen(folder));
+    to->pointer = CKPT_MEG_TRACKER;
+    to->pointer_text = ckpt_arena_string(to->arena, text, strlen(text));
+    return to->folder && to->pointer_text ? CKPT_OK : ckpt_fail_memory(job->err);
+}
+
+static int mgw_done(const ckpt_train_job *job)
+{
+    static const char text[] = "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": "
+                               "1, \"common_backend\": \"torch\", \"common_backend_version\": 1}";
+    ckpt_map_file file = {
+        .path = CKPT_MEG_DONE, .placed = true, .rank = UINT32_MAX, .size = sizeof text - 1};
+    uint32_t index = 0;
+    int rc = ckpt_map_add_file(job->to, &file, &index, job->err);
+
+    return rc == CKPT_OK ? ckpt_map_add_literal(job->to, index, 0, text, sizeof text - 1, job->err)
+                         : rc;
+}
+
+/* ---- entries ---- */
+
+/* Choose the file of the next n bytes. */
+static uint32_t mgw_file(mgw_writer *w, uint64_t n)
+{
+    if (w->in_file > 0 && n > w->limit - (w->in_file < w->limit ? w->in_file : w->limit)) {
+        w->rank++;
+        w->in_file = 0;
+    }
+    // with a number of files: each gets its share, and none is empty
+    if (w->total > 0 && w->rank + 1 < w->files &&
+        (double)w->used * w->files >= (double)w->total * (w->rank + 1)) {
+        w->rank++;
+        w->in_file = 0;
+    }
+    w->in_file += n;
+    w->used += n;
+    return w->rank;
+}
+
+/* The number of axes of layers and experts. */
+static uint32_t mgw_lead(const char *name, const ckpt_tensor *t)
+{
+    uint32_t n = ckpt_meg_stacked(name);
+
+    return n < t->ndim ? n : t->ndim;
+}
+
+/* Make the boxes of a tensor: one for each layer and expert. */
+static int mgw_boxes(mgw_writer *w, ckpt_dcp_packed *what, uint32_t lead, ckpt_dcp_box *box)
+{
+    const ckpt_tensor *t = what->tensor;
+    uint64_t each = ckpt_dtype_get(what->dtype)->bits;
+    uint64_t *at = ckpt_alloc((uint64_t)what->n * 2 * (t->ndim + 1) * sizeof *at);
+    int rc = CKPT_OK;
+
+    if (!at)
+        return ckpt_fail_memory(w->err);
+    for (uint32_t k = lead; k < t->ndim; k++)
+        each *= t->shape[k];
+    for (uint32_t i = 0; i < what->n; i++) {
+        uint64_t *start = &at[(uint64_t)i * 2 * (t->ndim + 1)], *count = start + t->ndim + 1;
+        uint64_t rest = i;
+        for (uint32_t k = t->ndim; k-- > 0;) {
+            start[k] = k < lead ? rest % t->shape[k] : 0;
+            count[k] = k < lead ? 1 : t->shape[k];
+            rest = k < lead ? rest / t->shape[k] : rest;
+        }
+        box[i] = (ckpt_dcp_box){.start = start, .count = count, .rank = mgw_file(w, each / 8)};
+    }
+    what->box = box;
+    if (!w->counts)
+        rc = ckpt_dcp_pack_tensor(&w->pack, what);
+    ckpt_free(at);
+    return rc;
+}
+
+/* Write a tensor under a name; of: the name of the weight that it belongs to. */
+static int mgw_tensor(mgw_writer *w, ckpt_dcp_packed what, const char *of)
+{
+    uint32_t lead = mgw_lead(of, what.tensor);
+    uint64_t n = 1;
+    ckpt_dcp_box *box;
+    int rc;
+
+    for (uint32_t k = 0; k < lead; k++)
+        n *= what.tensor->shape[k];
+    if (n > UINT32_MAX)
+        return ckpt_fail(w->err, CKPT_ELIMIT, "%s: too many layers and experts", of);
+    what.n = (uint32_t)n;
+    box = ckpt_alloc((n + 1) * sizeof *box);
+    rc = box ? mgw_boxes(w, &what, lead, box) : ckpt_fail_memory(w->err);
+    ckpt_free(box);
+    return rc;
+}
+
+/* ---- second names ---- */
+
+static bool mgw_has(const mgw_writer *w, const char *name)
+{
+    return ckpt_map_index(w->job.from, name, strlen(name)) != SIZE_MAX;
+}
+
+/* Find the second name of a weight, if it has one and no tensor of the source has it. */
+static int mgw_second(mgw_writer *w, const char *weight, const char **out)
+{
+    ckpt_arena *arena = w->job.to->arena;
+    const char *router, *at;
+
+    if (!ckpt_meg_second(out, arena, weight))
+        return ckpt_fail_memory(w->err);
+    if (!*out)
+        return CKPT_OK;
+    at = strstr(weight, "pre_mlp_layernorm.");
+    at = at ? at : strstr(weight, "mlp.linear_fc1.");
+    router = ckpt_arena_printf(arena, "%.*smlp.router.weight", (int)(at - weight), weight);
+    if (!router)
+        return ckpt_fail_memory(w->err);
+    if (!mgw_has(w, router) || mgw_has(w, *out))
+        *out = NULL;
+    return CKPT_OK;
+}
+
+/* Write a tensor of a weight, with its second name; prefix: "" or "optimizer.state.exp_avg.". */
+static int mgw_named(mgw_writer *w, ckpt_dcp_packed what, const char *prefix, const char *weight)
+{
+    ckpt_arena *arena = w->job.to->arena;
+    const char *second = NULL;
+    int rc = mgw_second(w, weight, &second);
+
+    what.name = ckpt_arena_printf(arena, "%s%s", prefix, weight);
+    if (rc == CKPT_OK && !what.name)
+        rc = ckpt_fail_memory(w->err);
+    if (rc == CKPT_OK)
+        rc = mgw_tensor(w, what, weight);
+    if (rc != CKPT_OK || !second)
+        return rc;
+    what.name = ckpt_arena_printf(arena, "%s%s", prefix, second);
+    what.kind = ckpt_arena_printf(arena, "second-%s", what.kind ? what.kind : "");
+    return what.name && what.kind ? mgw_tensor(w, what, second) : ckpt_fail_memory(w->err);
+}
+
+/* ---- extra states ---- */
+
+/* Write the extra state of the source, or an empty one, whose entry serves all others. */
+static int mgw_none(mgw_writer *w, const char *name)
+{
+    ckpt_value none = {.kind = CKPT_V_NONE}, *one = &none,
+               list = {.kind = CKPT_V_LIST, .as.seq = {.n = 1, .at = &one}};
+    const ckpt_value *had;
+
+    if (!name)
+        return ckpt_fail_memory(w->err);
+    had = ckpt_value_get(w->job.state ? w->job.state->model : w->job.from->values, name);
+    if (had && had->kind == CKPT_V_LIST && had->as.seq.n == 1 &&
+        had->as.seq.at[0]->kind != CKPT_V_NONE)
+        return ckpt_dcp_pack_object(&w->pack, name, NULL, had);
+    if (w->extra != SIZE_MAX)
+        return ckpt_dcp_pack_again(&w->pack, name, w->extra);
+    w->extra = w->pack.meta.item.n;
+    return ckpt_dcp_pack_object(&w->pack, name, NULL, &list);
+}
+
+/* Write the extra states of a module, one for each layer and expert of its weight t. */
+static int mgw_module(mgw_writer *w, const char *module, const ckpt_tensor *t, uint32_t lead)
+{
+    ckpt_arena *arena = w->job.to->arena;
+    uint64_t layers = lead > 0 ? t->shape[0] : 1, experts = lead > 1 ? t->shape[1] : 1;
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < layers; i++) {
+        for (uint64_t e = 0; rc == CKPT_OK && e < experts; e++)
+            rc = mgw_none(
+                w, lead > 1 ? ckpt_arena_printf(arena,
+                                                "%s._extra_state/shard_%" PRIu64 ".%" PRIu64
+                                                "_%" PRIu64 ".%" PRIu64,
+                                                module, i, e, layers, experts)
+                            : ckpt_arena_printf(arena, "%s._extra_state/shard_%" PRIu64 "_%" PRIu64,
+                                                module, i, layers));
+    }
+    return rc;
+}
+
+/*
+ * Write the extra states that belong to a weight: of its module, and of the attention, which has no
+ * weights.  They exist for modules of Transformer Engine, and for parallel linear layers.
+ */
+static int mgw_extra(mgw_writer *w, const ckpt_tensor *t)
+{
+    static const char end[] = ".weight";
+    size_t n = strlen(t->name);
+    uint32_t lead = mgw_lead(t->name, t);
+    const char *module, *projection;
+    int rc;
+
+    if (strncmp(t->name, "decoder.", 8) != 0 || n < sizeof end ||
+        strcmp(t->name + n - sizeof end + 1, end) != 0 || strstr(t->name, ".router."))
+        return CKPT_OK;
+    module = ckpt_arena_string(w->job.to->arena, t->name, n - sizeof end + 1);
+    if (!module)
+        return ckpt_fail_memory(w->err);
+    rc = mgw_module(w, module, t, lead);
+    projection = strstr(module, ".self_attention.linear_proj");
+    if (rc != CKPT_OK || !projection)
+        return rc;
+    module = ckpt_arena_printf(w->job.to->arena, "%.*s.self_attention.core_attention",
+                               (int)(projection - module), module);
+    return module ? mgw_module(w, module, t, lead) : ckpt_fail_memory(w->err);
+}
+
+/* ---- the content ---- */
+
+/* True for a head with the embedding's values: Megatron-Core saves tied embeddings once. */
+static bool mgw_is_tied_head(const ckpt_tensor *t)
+{
+    return t->owner && strcmp(t->name, "output_layer.weight") == 0;
+}
+
+/* The dtype of a weight: that of training if its master is written too. */
+static ckpt_dtype mgw_dtype(const mgw_writer *w, const ckpt_tensor *t)
+{
+    const ckpt_state *s = w->job.state;
+
+    if (!s || t->role != CKPT_ROLE_WEIGHT || w->job.target->dtype != CKPT_DTYPE_NONE)
+        return ckpt_train_written(w->job.target, t);
+    return s->dtype != CKPT_DTYPE_NONE ? s->dtype : t->dtype;
+}
+
+static int mgw_model(mgw_writer *w)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < w->job.from->tensors.n; i++) {
+        const ckpt_tensor *t = w->job.from->tensors.at[i];
+        if (t->role == CKPT_ROLE_STATE || t->role == CKPT_ROLE_OTHER || mgw_is_tied_head(t))
+            continue;
+        rc = mgw_named(w, (ckpt_dcp_packed){.tensor = t, .dtype = mgw_dtype(w, t)}, "", t->name);
+        if (rc == CKPT_OK && !w->counts)
+            rc = mgw_extra(w, t);
+    }
+    return rc;
+}
+
+/* Write the masters of trained parameters. */
+static int mgw_masters(mgw_writer *w)
+{
+    const ckpt_state *s = w->job.state;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && s && i < s->param.n; i++) {
+        const ckpt_tensor *t = s->param.at[i];
+        rc = mgw_named(w, (ckpt_dcp_packed){.tensor = t, .kind = "master", .dtype = CKPT_F32},
+                       MGW_STATE "param.", t->name);
+    }
+    return rc;
+}
+
+/* Write moments: "<kind>/<parameter>"; step counts are in the groups. */
+static int mgw_moments(mgw_writer *w)
+{
+    int rc = mgw_masters(w);
+
+    for (size_t i = 0; rc == CKPT_OK && i < w->job.from->tensors.n; i++) {
+        const ckpt_tensor *t = w->job.from->tensors.at[i];
+        const char *slash = strchr(t->name, '/'), *prefix;
+        int n = slash ? (int)(slash - t->name) : 0;
+        if (t->role != CKPT_ROLE_STATE || !slash || strncmp(t->name, "step/", 5) == 0)
+            continue;
+        prefix = ckpt_arena_printf(w->job.to->arena, MGW_STATE "%.*s.", n, t->name);
+        if (!prefix)
+            return ckpt_fail_memory(w->err);
+        rc = mgw_named(w, (ckpt_dcp_packed){.tensor = t, .dtype = CKPT_F32}, prefix, slash + 1);
+    }
+    return rc;
+}
+
+/* Write the objects that Megatron saves for each rank: states of random numbers. */
+static int mgw_objects(mgw_writer *w)
+{
+    ckpt_dict all = ckpt_value_map(w->job.state ? w->job.state->model : NULL);
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && !w->counts && i < all.n; i++) {
+        const ckpt_value *key = all.at[i].key;
+        if (key->kind == CKPT_V_STR && strstr(key->as.text.at, "/shard_") &&
+            !strstr(key->as.text.at, "._extra_state/"))
+            rc = ckpt_dcp_pack_object(&w->pack, key->as.text.at, NULL, all.at[i].value);
+    }
+    return rc;
+}
+
+/* Write everything into data files, or count the files. */
+static int mgw_content(mgw_writer *w)
+{
+    int rc;
+
+    w->used = w->in_file = 0;
+    w->rank = 0;
+    rc = mgw_model(w);
+    if (rc == CKPT_OK)
+        rc = mgw_moments(w);
+    return rc == CKPT_OK ? mgw_objects(w) : rc;
+}
+
+/* Count the data files: as many as there are ranks, or as the largest size demands. */
+static int mgw_count(mgw_writer *w, uint32_t ranks)
+{
+    const ckpt_target *target = w->job.target;
+    int rc;
+
+    w->counts = true;
+    w->limit = target->max_shard_size ? target->max_shard_size : UINT64_MAX;
+    rc = mgw_content(w);
+    if (rc == CKPT_OK && target->world > 0 && w->rank < ranks) {
+        w->total = w->used;
+        w->files = ranks;
+        rc = mgw_content(w);
+    }
+    w->counts = false;
+    w->pack.ranks = w->rank + 1;
+    return rc;
+}
+
+/* Refuse tensors of other layouts, which no model of Megatron-Core would load. */
+static int mgw_check(const ckpt_train_job *job)
+{
+    static const char *const roots[] = {"decoder.", "embedding.", "output_layer.", "mtp.",
+                                        "rotary_pos_emb."};
+
+    for (size_t i = 0; i < job->from->tensors.n; i++) {
+        const ckpt_tensor *t = job->from->tensors.at[i];
+        bool state = t->role == CKPT_ROLE_STATE && strncmp(t->name, "exp_avg/", 8) != 0 &&
+                     strncmp(t->name, "exp_avg_sq/", 11) != 0 && strncmp(t->name, "step/", 5) != 0;
+        bool known = t->role == CKPT_ROLE_STATE || t->role == CKPT_ROLE_OTHER;
+        if (state)
+            return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                             "%s: '%.200s' is not a moment of Adam, and Megatron's distributed "
+                             "optimizer stores no other; ckpt convert --to hf writes the weights",
+                             job->from->path, t->name);
+        for (size_t k = 0; !known && k < sizeof roots / sizeof *roots; k++)
+            known = strncmp(t->name, roots[k], strlen(roots[k])) == 0;
+        if (!known)
+            return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                             "%s: '%.200s' is not a tensor of Megatron-Core's GPTModel; rename it "
+                             "by a layout map (--map hf:megatron:torch_dist)",
+                             job->from->path, t->name);
+    }
+    return CKPT_OK;
+}
+
+static int mgw_write(mgw_writer *w, uint32_t ranks)
+{
+    int rc = mgw_check(&w->job);
+
+    if (rc == CKPT_OK)
+        rc = mgw_folder(&w->job);
+    if (rc == CKPT_OK)
+        rc = mgw_count(w, ranks);
+    if (rc == CKPT_OK)
+        rc = ckpt_meg_write_common(&w->job);
+    if (rc == CKPT_OK)
+        rc = ckpt_dcp_pack_files(&w->pack, "");
+    if (rc == CKPT_OK)
+        rc = mgw_content(w);
+    if (rc == CKPT_OK)
+        rc = ckpt_dcp_pack_metadata(&w->pack, "");
+    return rc == CKPT_OK ? mgw_done(&w->job) : rc;
+}
+
+int ckpt_meg_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    assert(to && from && target);
+    mgw_writer w = {
+        .job = {.from = from, .to = to, .target = target, .program = "Megatron", .err = err},
+        .pack = {.to = to, .from = from, .drop_objects = target->drop_objects, .err = err},
+        .extra = SIZE_MAX,
+        .err = err};
+    uint32_t ranks = 1;
+    int rc = ckpt_train_fsdp_begin(&w.job, &ranks);
+
+    if (rc == CKPT_OK)
+        rc = mgw_write(&w, target->world ? ranks : 1);
+    to->claim.regroups = true;
+    ckpt_dcp_metadata_free(&w.pack.meta);
+    return rc;
+}

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# Runs of ZeRO go on in Megatron-Core, with masters and moments, and back: identical values.
+F=$FIXTURES
+run=$F/hf_trainer_llama_z3_bf16_w2/ckpt
+ckpt reshard -q "$run" mcore --to megatron
+find mcore -type f | sort
+ckpt ls mcore | grep -v norm
+ckpt tree mcore | sed -n '/^  optimizer: /,/^  run_lr/p'
+ckpt tree mcore | sed -n '/^  opt_param_scheduler/,/wd_incr_steps/p'
+ckpt verify -q mcore
+ckpt reshard -q mcore zero --to zero --stage 3 --world 2 --map torch_dist:megatron:hf
+ckpt diff --with-optimizer "$run" zero
+# a run of Megatron stays what it is
+own=$F/mcore_llama_distopt_dp2/ckpt
+ckpt reshard -q "$own" same --to megatron --world 2 && ckpt diff --with-optimizer "$own" same
