@@ -543,19 +543,26 @@ static int ap_left_over(const ap_state *s)
 
 /* ---- before and after ---- */
 
-/* The name without meaningless prefixes. */
-static const char *ap_stripped(const ckpt_remap *r, const char *name)
+/* The name without meaningless prefixes; *prefix: the one that replaces the last, or "". */
+static const char *ap_stripped(const ckpt_remap *r, const char *name, const char **prefix)
 {
     bool more = true;
 
+    *prefix = "";
     while (more) {
         more = false;
         for (size_t i = 0; i < r->strip.n; i++) {
-            size_t n = strlen(r->strip.at[i]);
-            if (strncmp(name, r->strip.at[i], n) == 0) {
-                name += n;
-                more = true;
+            const char *one = r->strip.at[i];
+            const bool equal = i + 2 < r->strip.n && strcmp(r->strip.at[i + 1], "=") == 0;
+            i += equal ? 2 : 0;
+            if (strncmp(name, one, strlen(one)) != 0)
+                continue;
+            name += strlen(one);
+            if (equal) {
+                *prefix = r->strip.at[i];
+                return name;
             }
+            more = true;
         }
     }
     return name;
@@ -569,11 +576,11 @@ static int ap_strip(ap_state *s)
     for (size_t i = 0; rc == CKPT_OK && i < s->map->tensors.n; i++) {
         ckpt_tensor *t = s->map->tensors.at[i];
         size_t moment = ap_moment(t);
-        const char *bare = ap_stripped(s->r, t->name + moment);
+        const char *prefix, *bare = ap_stripped(s->r, t->name + moment, &prefix);
         if (bare == t->name + moment)
             continue;
         n++;
-        t->name = ckpt_arena_printf(s->map->arena, "%.*s%s", (int)moment, t->name, bare);
+        t->name = ckpt_arena_printf(s->map->arena, "%.*s%s%s", (int)moment, t->name, prefix, bare);
         if (!t->name)
             rc = ckpt_fail_memory(s->err);
     }

@@ -604,19 +604,23 @@ static int par_map(par_text *p, const char *at)
     return p->r->side[0] && p->r->side[1] ? CKPT_OK : ckpt_fail_memory(p->err);
 }
 
+/* The words "A = B" stay three entries of the list. */
 static int par_strip(par_text *p, const char *at)
 {
-    bool quoted;
+    bool quoted, may = false, must = false; /* the next word may be =, must be the other prefix */
 
     for (const char *word = par_word(p, &at, &quoted); word; word = par_word(p, &at, &quoted)) {
         const char **slot = ckpt_vec_push(&p->r->strip);
+        const bool equal = !quoted && may && strcmp(word, "=") == 0;
         if (!slot)
             return ckpt_fail_memory(p->err);
         *slot = word;
-        if (quoted || !*word || word[strlen(word) - 1] != '.')
+        if (!equal && (quoted || !*word || word[strlen(word) - 1] != '.'))
             return par_fail(p, "expected whole parts of names, each with its dot:", word);
+        may = !equal && !must;
+        must = equal;
     }
-    return CKPT_OK;
+    return must ? par_fail(p, "expected whole parts of names, each with its dot:", "") : CKPT_OK;
 }
 
 /* True for a section's name alone on its line. */
@@ -638,7 +642,7 @@ static bool par_section_of(par_text *p)
 static int par_statement(par_text *p, bool *took)
 {
     const char *s = p->text, *at = NULL, *left = par_after(s, "left"),
-               *right = par_after(s, "right");
+               *right = par_after(s, "right"), *side = left ? left : right;
 
     *took = true;
     if (par_section_of(p))
@@ -647,19 +651,14 @@ static int par_statement(par_text *p, bool *took)
         p->r->others_stay = true;
         return CKPT_OK;
     }
-    if ((left && strcmp(left, "keeps slices") == 0) ||
-        (right && strcmp(right, "keeps slices") == 0)) {
+    if (side && strcmp(side, "keeps slices") == 0) {
         p->r->keeps_slices[right != NULL] = true;
         return CKPT_OK;
     }
-    if (left && (at = par_after(left, "has")))
-        return par_has(p, at, 0);
-    if (right && (at = par_after(right, "has")))
-        return par_has(p, at, 1);
-    if (left && (at = par_after(left, "when")))
-        return par_when(p, &p->r->whens, at, 0);
-    if (right && (at = par_after(right, "when")))
-        return par_when(p, &p->r->whens, at, 1);
+    if (side && (at = par_after(side, "has")))
+        return par_has(p, at, right != NULL);
+    if (side && (at = par_after(side, "when")))
+        return par_when(p, &p->r->whens, at, right != NULL);
     if (strcmp(s, "always") == 0) {
         p->when = 0;
         return CKPT_OK;

@@ -88,6 +88,10 @@ static void bad_texts(void **state)
         {"drop a because \"x\"", "expected left or right"},
         {"tie left a{i} = b", "expected tie"},
         {"strip module", "expected whole parts of names"},
+        {"strip a=b.", "expected whole parts of names"},
+        {"strip a.=b", "expected whole parts of names"},
+        {"strip a. = ", "expected whole parts of names"},
+        {"strip = b.", "expected whole parts of names"},
         {"a = copies b \"x\"", "need exactly one tensor without axes"},
     };
     ckpt_err err;
