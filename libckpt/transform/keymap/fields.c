@@ -196,11 +196,19 @@ static int rf_field(rf_work *w, const char *name, const ckpt_value *v)
     return ckpt_rm_list_value(&w->lost, w->f->arena, name, v, w->err);
 }
 
-/* True if the map speaks of fields below this one ("rope_scaling.factor"). */
+/*
+ * True if the map speaks of fields below this one ("rope_scaling.factor"), and does not say that
+ * all of them are neutral.
+ */
 static bool rf_has_parts(const rf_work *w, const char *name)
 {
     const size_t n = strlen(name);
 
+    for (size_t i = 0; i < w->lines->n; i++) {
+        const ckpt_rm_line *line = &w->lines->at[i];
+        if (!line->only && !line->fallback && !line->text && rf_applies(w, line, name))
+            return false;
+    }
     for (size_t i = 0; i < w->lines->n; i++) {
         const char *key = w->lines->at[i].key;
         if (strncmp(key, name, n) == 0 && key[n] == '.')
