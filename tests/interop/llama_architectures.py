@@ -124,8 +124,8 @@ def make(name, folder):
                 p.normal_(0, 0.08)
             else:
                 p.add_(torch.randn_like(p) * 0.02)
-    # values that F16 and BF16 have, so that their files are the model
-    model.bfloat16().half().float().save_pretrained(folder)
+    # values that F16 has, too, so that its file is the model
+    model.bfloat16().half().bfloat16().save_pretrained(folder)
     for file in 'tokenizer.model', 'tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json':
         if os.path.exists(os.path.join(source, file)):
             shutil.copyfile(os.path.join(source, file), os.path.join(folder, file))

@@ -53,10 +53,16 @@ int ckpt_rm_plus(ckpt_tensor *t, ckpt_rm_instance *in, ckpt_err *err)
     if (ckpt_mean_dtype(from->dtype) == CKPT_DTYPE_NONE)
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s:%u: '%.150s': elements of %s cannot be added",
                          in->f->r->name, in->rule->line, from->name, ckpt_dtype_name(from->dtype));
+    // the sum of 16-bit values is not rounded before the target's dtype is known
+    const ckpt_dtype sum = ckpt_mean_dtype(from->dtype);
+    if (sum != from->dtype) {
+        t->export_dtype = t->export_dtype != CKPT_DTYPE_NONE ? t->export_dtype : t->dtype;
+        t->dtype = sum;
+    }
     op->plus = plus;
     op->input = from->owner ? from->owner : from;
     op->make = (ckpt_make){.name = t->name,
-                           .dtype = from->dtype,
+                           .dtype = sum,
                            .n_inputs = 1,
                            .input = &op->input,
                            .terms = ckpt_arena_printf(in->map->arena, "plus %.17g", plus),
