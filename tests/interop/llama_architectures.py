@@ -65,6 +65,9 @@ MOE = dict(LLAMA, num_hidden_layers=3, moe_intermediate_size=256, n_routed_exper
            first_k_dense_replace=1)
 DEEPSEEK = dict(MOE, num_key_value_heads=4, n_shared_experts=2, kv_lora_rank=64, q_lora_rank=96, qk_nope_head_dim=64,
                 qk_rope_head_dim=32, v_head_dim=64)
+MROPE = {'rope_type': 'default', 'rope_theta': 20000.0, 'mrope_section': [8, 12, 12]}
+DEEP = {'depth': 1, 'hidden_size': 64, 'intermediate_size': 64, 'num_heads': 2, 'out_hidden_size': 256, 'deepstack_visual_indexes': [0],
+        'num_position_embeddings': 16}
 GLM = '[gMASK]', '<|user|>', '<|observation|>'
 # Name: class, configuration, name of the tokenizer's way to split text (default: SentencePiece), tokens that the tokenizer must have.
 MODELS = {
@@ -98,6 +101,13 @@ MODELS = {
                                             moe_intermediate_size=32, routed_scaling_factor=1.5), 'deepseek-llm', ()),
     'deepseek_v3': ('DeepseekV3', dict(DEEPSEEK, scoring_func='sigmoid', topk_method='noaux_tc', n_group=2, topk_group=1,
                                        rope_parameters=dict(YARN, mscale=0.707, mscale_all_dim=0.707)), 'deepseek-v3', ()),
+    'qwen2_5_vl': ('Qwen2_5_VLForConditionalGeneration', {'text_config': dict(LLAMA, rope_parameters=MROPE), 'vision_config': {
+        'depth': 1, 'hidden_size': 64, 'intermediate_size': 64, 'num_heads': 2, 'out_hidden_size': 256}}, 'qwen2', ()),
+    'qwen3_vl': ('Qwen3VLForConditionalGeneration', {'text_config': dict(LLAMA, head_dim=64, rope_parameters=MROPE), 'vision_config': DEEP},
+                 'qwen2', ()),
+    'qwen3_vl_moe': ('Qwen3VLMoeForConditionalGeneration', {'text_config': dict(
+        LLAMA, head_dim=64, rope_parameters=MROPE, moe_intermediate_size=96, num_experts=4, num_experts_per_tok=2),
+        'vision_config': DEEP}, 'qwen2', ()),
     'glm4': ('Glm4', dict(LLAMA, head_dim=64), 'glm4', GLM),
     'glm4_moe': ('Glm4Moe', dict(MOE, head_dim=64, use_qk_norm=True), 'glm4', GLM),
     'glm4_moe_biased': ('Glm4Moe', dict(MOE, attention_bias=True, norm_topk_prob=False, n_group=2), 'glm4', GLM),
@@ -126,6 +136,8 @@ def make(name, folder):
                 p.add_(torch.randn_like(p) * 0.02)
     # values that F16 has, too, so that its file is the model
     model.bfloat16().half().bfloat16().save_pretrained(folder)
+    if name == 'qwen3_vl_moe':
+        across(folder)
     for file in 'tokenizer.model', 'tokenizer.json', 'tokenizer_config.json', 'special_tokens_map.json':
         if os.path.exists(os.path.join(source, file)):
             shutil.copyfile(os.path.join(source, file), os.path.join(folder, file))
@@ -145,6 +157,14 @@ def make(name, folder):
         tokenizer['added_tokens'] += [dict(tokenizer['added_tokens'][0], id=vocab + i, content=text) for i, text in enumerate(extra)]
         with open(path, 'w', encoding='utf-8') as f:
             json.dump(tokenizer, f)
+
+
+def across(folder):
+    """Transpose the experts, as the hub has them: transformers does so only with models that it has loaded from there."""
+    path = os.path.join(folder, 'model.safetensors')
+    tensors = safetensors.torch.load_file(path)
+    tensors = {n: t.transpose(1, 2).contiguous() if '.experts.' in n else t for n, t in tensors.items()}
+    safetensors.torch.save_file(tensors, path, {'format': 'pt'})
 
 
 def predict(folder):
@@ -186,7 +206,9 @@ def compare(a, name, tmp):
 
 
 def model_of(folder):
-    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with open(os.path.join(folder, 'config.json'), encoding='utf-8') as f:
+        kind = getattr(transformers, json.load(f)['architectures'][0])
+    return kind.from_pretrained(folder, dtype=torch.float32).eval()
 
 
 def says(a, name, tmp):
