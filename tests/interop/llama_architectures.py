@@ -58,7 +58,7 @@ LONG = {'rope_type': 'longrope', 'rope_theta': 10000.0, 'original_max_position_e
 GRANITE = dict(LLAMA, attention_multiplier=0.1, embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=2.0)
 MIXED = dict(GRANITE, num_local_experts=4, num_experts_per_tok=2)
 # the file has factors of the rotary embedding as a tensor, so that ckpt needs the original configuration
-STATED = ('phi_long',)
+STATED = 'phi_long', 'llama4_long'
 # llama.cpp rounds the bounds of the stretched frequencies, as ckpt warns
 ROUNDED = ('gpt_oss_yarn',)
 MOE = dict(LLAMA, num_hidden_layers=3, moe_intermediate_size=256, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1,
@@ -68,6 +68,8 @@ DEEPSEEK = dict(MOE, num_key_value_heads=4, n_shared_experts=2, kv_lora_rank=64,
 MROPE = {'rope_type': 'default', 'rope_theta': 20000.0, 'mrope_section': [8, 12, 12]}
 DEEP = {'depth': 1, 'hidden_size': 64, 'intermediate_size': 64, 'num_heads': 2, 'out_hidden_size': 256, 'deepstack_visual_indexes': [0],
         'num_position_embeddings': 16}
+LLAMA4 = dict(LLAMA, num_hidden_layers=5, head_dim=64, intermediate_size=256, intermediate_size_mlp=512, num_local_experts=4,
+              num_experts_per_tok=1, interleave_moe_layer_step=2)
 GLM = '[gMASK]', '<|user|>', '<|observation|>'
 # Name: class, configuration, name of the tokenizer's way to split text (default: SentencePiece), tokens that the tokenizer must have.
 MODELS = {
@@ -111,6 +113,11 @@ MODELS = {
     'glm4': ('Glm4', dict(LLAMA, head_dim=64), 'glm4', GLM),
     'glm4_moe': ('Glm4Moe', dict(MOE, head_dim=64, use_qk_norm=True), 'glm4', GLM),
     'glm4_moe_biased': ('Glm4Moe', dict(MOE, attention_bias=True, norm_topk_prob=False, n_group=2), 'glm4', GLM),
+    'llama4': ('Llama4', LLAMA4, 'llama4', ()),
+    # as Llama 4 Scout: no frequency between the two
+    'llama4_long': ('Llama4', dict(LLAMA4, interleave_moe_layer_step=1, num_hidden_layers=4, rope_parameters={
+        'rope_type': 'llama3', 'rope_theta': 500000.0, 'factor': 16.0, 'low_freq_factor': 1.0, 'high_freq_factor': 1.0,
+        'original_max_position_embeddings': 64}), 'llama4', ()),
 }
 # of a hub's name, with a layer that predicts one more token
 MORE = 'deepseek_v3', 'glm4_moe'
