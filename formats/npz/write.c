@@ -56,6 +56,15 @@ static bool nw_name_ok(const char *name)
     }
 }
 
+/* True for X.npy beside X, whose member has this name: numpy.load looks for members first. */
+static bool nw_hidden(const ckpt_map *map, const char *name)
+{
+    size_t n = strlen(name);
+
+    return n > 4 && strcmp(name + n - 4, ".npy") == 0 &&
+           ckpt_map_index(map, name, n - 4) != SIZE_MAX;
+}
+
 /* Make the header of an array and compute its sizes. */
 static int nw_array_of(nw_writer *w, const ckpt_tensor *t, nw_array *a, ckpt_zip_item *item)
 {
@@ -71,6 +80,11 @@ static int nw_array_of(nw_writer *w, const ckpt_tensor *t, nw_array *a, ckpt_zip
     if (!nw_name_ok(t->name))
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                          "tensor %.200s: its name cannot be the name of an archive member; "
+                         "--rename gives it another",
+                         t->name);
+    if (nw_hidden(w->to, t->name))
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                         "tensor %.200s: numpy.load gives the tensor without .npy for this name; "
                          "--rename gives it another",
                          t->name);
     w->n_bits += as_bits;
