@@ -791,5 +791,6 @@ int ckpt_dsw_fill(const ckpt_train_job *job, const ckpt_dsw_how *how, const ckpt
 
 const ckpt_tensor *ckpt_dsw_donor(const ckpt_tensor *t, ckpt_dtype d)
 {
-    return t->twin && t->twin->dtype == d && !t->twin->twin ? t->twin : t;
+    // the copy of a mean is that of its first addend
+    return t->twin && t->twin->dtype == d && !t->twin->twin && !t->addend ? t->twin : t;
 }
