@@ -156,7 +156,7 @@ static ckpt_value *dwm_tensor(dwm_module *m, size_t at, const ckpt_value *old)
         m->node[at] =
             ckpt_tt_whole(&m->f->t, ckpt_dsw_donor(t, dwm_dtype(m->f->job, m->f->how, old)),
                           dwm_dtype(m->f->job, m->f->how, old));
-    else if (t->role == CKPT_ROLE_BUFFER && old)
+    else if (t->role == CKPT_ROLE_BUFFER && old && !m->f->job->state->joined)
         m->node[at] = ckpt_tt_copy(&m->f->t, dwm_buffer(m, t, old));
     else
         m->node[at] = ckpt_tt_whole(&m->f->t, t, t->dtype);
