@@ -107,16 +107,24 @@ static int gtk_set(ckpt_gguf_tokenizer_work *w, int64_t i, const ckpt_text *text
     return rc;
 }
 
-/* True for added tokens that are marked as special or look special, because some models do not mark
- * theirs. */
-static bool gtk_is_special(const ckpt_value *added, const ckpt_text *text)
+/*
+ * True for added tokens that are marked as special or look special, because some models do not mark
+ * theirs. Phi-3's SentencePiece tokenizer marks all of them.
+ */
+static bool gtk_is_special(const ckpt_gguf_tokenizer_work *w, const ckpt_value *added,
+                           const ckpt_text *text)
 {
     const ckpt_value *special = ckpt_value_get(added, "special");
+    const ckpt_key *arch = ckpt_gguf_key(w->to, "general.architecture");
     const char *s = text->at;
     size_t n = (size_t)text->n;
 
-    return (special && special->kind == CKPT_V_BOOL && special->as.i) || strcmp(s, "<pad>") == 0 ||
-           strcmp(s, "<mask>") == 0 || strcmp(s, "<2mass>") == 0 || strcmp(s, "[@BOS@]") == 0 ||
+    if (special && special->kind == CKPT_V_BOOL && special->as.i)
+        return true;
+    if (w->scores && arch && ckpt_value_is(arch->value, "phi3"))
+        return false;
+    return strcmp(s, "<pad>") == 0 || strcmp(s, "<mask>") == 0 || strcmp(s, "<2mass>") == 0 ||
+           strcmp(s, "[@BOS@]") == 0 ||
            (n >= 4 && memcmp(s, "<|", 2) == 0 && memcmp(s + n - 2, "|>", 2) == 0) ||
            (n >= 8 && memcmp(s, "<\xef\xbd\x9c", 4) == 0 &&
             memcmp(s + n - 4, "\xef\xbd\x9c>", 4) == 0) ||
@@ -154,7 +162,7 @@ static int gtk_add(ckpt_gguf_tokenizer_work *w, const ckpt_value *added, int64_t
         return ckpt_fail(w->err, CKPT_EFORMAT, "%s: an added token without content",
                          w->list.folder);
     text = content->as.text;
-    special = gtk_is_special(added, &text);
+    special = gtk_is_special(w, added, &text);
     if (!special)
         rc = gtk_user_text(w, &text);
     if (rc == CKPT_OK)

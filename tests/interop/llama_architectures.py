@@ -157,6 +157,13 @@ def make(name, folder):
             settings = json.load(f)
         with open(path, 'w', encoding='utf-8') as f:
             json.dump(dict(settings, tokenizer_class='GPT2Tokenizer', add_prefix_space=False), f)
+    if name == 'phi':
+        path = os.path.join(folder, 'tokenizer_config.json')
+        with open(path, encoding='utf-8') as f:
+            settings = json.load(f)
+        tokens = {vocab - 1: {'content': '<|end|>', 'special': False}, vocab - 2: {'content': '<|user|>', 'special': True}}
+        with open(path, 'w', encoding='utf-8') as f:
+            json.dump(dict(settings, added_tokens_decoder=tokens), f)
     if extra:
         path = os.path.join(folder, 'tokenizer.json')
         with open(path, encoding='utf-8') as f:
