@@ -24,6 +24,7 @@ echo '# nothing to say'
 llama
 llama hidden_act='"swish"' sliding_window=8 tie_word_embeddings=false attention_dropout=0.5 output_attentions=true some_new_field=null
 moe norm_topk_prob=true
+moe norm_topk_prob=true vision_config='{"depth": 3, "deepstack_visual_indexes": [0]}'
 gpt2
 echo '# fields without a place'
 llama attention_multiplier=0.5 logits_scaling=8 attn_pattern='[1, 2]' other='{"a": 1}'
