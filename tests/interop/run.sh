@@ -36,6 +36,9 @@ if [ -n "$install" ]; then
     # MLX on processors; only its metal part needs a Mac
     "$venv/bin/python" -c 'import mlx.core, mlx_lm' 2>/dev/null ||
         "$venv/bin/pip" install -q "${pinned[@]}" --no-deps mlx mlx-cpu mlx-lm || status=1
+    # in a folder of its own: a second one, mcore012, with another version is tried too
+    [ -d "$venv/mcore016" ] ||
+        "$venv/bin/pip" install -q "${pinned[@]}" --no-deps --target "$venv/mcore016" megatron-core || status=1
     "$venv/bin/python" -c 'import bitsandbytes' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" bitsandbytes || status=1
 fi
 
@@ -100,6 +103,13 @@ if [ -x "$venv/bin/python" ]; then
         part tests/interop/llama_architectures.py --bin "$bin" --llama "$venv/llama-cpp"
     else
         echo "-- llama.cpp cannot be built here: GGUF files are not tried with it"
+    fi
+    if ! turn 2 formats/megatron formats/dcp tools/share/maps tests/interop/mcore.py; then
+        echo "-- mcore.py: not this turn"
+    elif [ -d "$venv/mcore016" ]; then
+        part tests/interop/mcore.py --bin "$bin" "$venv"/mcore0*
+    else
+        echo "-- mcore.py: skipped ($venv/mcore016 is absent; run with --install)"
     fi
     part tests/interop/fsdp_trainers.py --bin "$bin"
     ! turn 1 formats/deepspeed formats/training || part tests/interop/muon.py --bin "$bin"

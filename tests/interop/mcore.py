@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Megatron-Core loads what `ckpt --to megatron` writes, on CPUs.
+
+    mcore.py --bin BUILD_BIN CORE...     CORE: a folder with megatron-core, one version each
+
+Small models of transformers become torch_dist checkpoints.  On two processes (gloo), megatron.core.dist_checkpointing.load fills a
+GPTModel of the local layers under each parallel layout: the logits must be those of transformers.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+LAYOUTS = {'llama': [{}, {'tp': 2}, {'pp': 2}], 'mixtral': [{}, {'ep': 2}], 'gpt2': [{'tp': 2}]}
+LIMIT = 1e-5
+
+
+def tiny(kind, folder):
+    import torch
+    import transformers as t
+    torch.manual_seed(3)
+    base = {'vocab_size': 61, 'hidden_size': 32, 'num_hidden_layers': 2, 'num_attention_heads': 4, 'num_key_value_heads': 2,
+            'intermediate_size': 24, 'max_position_embeddings': 32}
+    config = {'llama': lambda: t.LlamaConfig(**base), 'mixtral': lambda: t.MixtralConfig(**base, num_local_experts=4, sliding_window=None),
+              'gpt2': lambda: t.GPT2Config(vocab_size=61, n_embd=32, n_layer=2, n_head=4, n_positions=32)}[kind]()
+    model = t.AutoModelForCausalLM.from_config(config).float()
+    for p in model.parameters():    # norms and biases too, which begin as ones and zeros
+        p.data += torch.randn_like(p) * 0.05
+    model.save_pretrained(folder)
+
+
+def shims(core):
+    """What Megatron-Core needs of a GPU."""
+    import contextlib
+    import torch
+    sys.path.insert(0, core)
+
+    class Stream:
+        def __init__(self, *a, **k):
+            pass
+
+        def __getattr__(self, name):
+            return lambda *a, **k: None
+    cuda = torch.cuda
+    cuda.current_device = lambda: 'cpu'
+    cuda.Stream = cuda.Event = Stream
+    cuda.current_stream = cuda.default_stream = lambda *a, **k: Stream()
+    cuda.stream = lambda *a, **k: contextlib.nullcontext()
+    cuda.synchronize = lambda *a, **k: None
+    torch.Tensor.cuda = lambda self, *a, **k: self
+    import megatron.core.tensor_parallel.random as r
+    r.CudaRNGStatesTracker.fork = lambda self, name=None: contextlib.nullcontext()
+    import megatron.core.transformer.moe.moe_utils as m
+    m.te_general_gemm = getattr(m, 'te_general_gemm', None)
+
+
+def build(c, size, dtype):
+    """A GPTModel like the model of a config.json."""
+    import torch
+    from megatron.core import parallel_state as ps
+    from megatron.core.models.gpt import GPTModel
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.transformer.transformer_config import TransformerConfig
+    gpt2, experts, f = c['model_type'] == 'gpt2', c.get('num_local_experts'), torch.nn.functional
+    heads, hidden = c.get('num_attention_heads') or c['n_head'], c.get('hidden_size') or c['n_embd']
+    inner = c.get('intermediate_size') or c.get('n_inner') or 4 * hidden
+    moe = {'num_moe_experts': experts, 'moe_router_topk': c['num_experts_per_tok'], 'moe_ffn_hidden_size': inner,
+           'moe_token_dispatcher_type': 'allgather', 'moe_router_load_balancing_type': 'none'} if experts else {}
+    config = TransformerConfig(
+        num_layers=c.get('num_hidden_layers') or c['n_layer'], hidden_size=hidden, num_attention_heads=heads, ffn_hidden_size=inner,
+        num_query_groups=c.get('num_key_value_heads') or heads, normalization='LayerNorm' if gpt2 else 'RMSNorm', gated_linear_unit=not gpt2,
+        activation_func=(lambda x: f.gelu(x, approximate='tanh')) if gpt2 else f.silu, add_bias_linear=gpt2,
+        layernorm_epsilon=c.get('rms_norm_eps') or c['layer_norm_epsilon'], hidden_dropout=0.0, attention_dropout=0.0, use_cpu_initialization=True,
+        params_dtype=dtype, pipeline_dtype=dtype, bf16=dtype == torch.bfloat16, bias_activation_fusion=False, bias_dropout_fusion=False,
+        masked_softmax_fusion=False, apply_rope_fusion=False, gradient_accumulation_fusion=False, persist_layer_norm=False,
+        tensor_model_parallel_size=size['tp'], pipeline_model_parallel_size=size['pp'], expert_model_parallel_size=size['ep'], **moe)
+    return GPTModel(config, get_gpt_layer_local_spec(num_experts=experts, normalization=config.normalization), vocab_size=size['vocab'],
+                    max_sequence_length=32, pre_process=ps.is_pipeline_first_stage(), post_process=ps.is_pipeline_last_stage(),
+                    share_embeddings_and_output_weights=c.get('tie_word_embeddings', gpt2), parallel_output=False,
+                    position_embedding_type='learned_absolute' if gpt2 else 'rope', rotary_base=(c.get('rope_parameters') or c).get('rope_theta', 10000))
+
+
+def logits(model, pp, hidden):
+    """The logits of one sequence, on the last stage; None elsewhere."""
+    import torch
+    import torch.distributed as dist
+    from megatron.core import parallel_state as ps
+    ids, mask = torch.arange(8)[None], torch.triu(torch.ones(1, 1, 8, 8, dtype=torch.bool), 1)
+    with torch.no_grad():
+        if pp > 1 and not ps.is_pipeline_first_stage():
+            x = torch.empty(8, 1, hidden)
+            dist.recv(x, ps.get_pipeline_model_parallel_prev_rank())
+            model.set_input_tensor(x)
+        out = model(ids, ids, mask)
+        if pp > 1 and ps.is_pipeline_first_stage():
+            dist.send(out.contiguous(), ps.get_pipeline_model_parallel_next_rank())
+            return None
+    return out
+
+
+def load(folder, hf, sizes):
+    """Load a checkpoint under a layout; a problem, or ''."""
+    import torch
+    from megatron.core import dist_checkpointing, parallel_state as ps
+    with open(os.path.join(hf, 'config.json'), encoding='utf-8') as f:
+        c = json.load(f)
+    size = {'tp': 1, 'pp': 1, 'ep': 1, 'vocab': 128, **sizes}
+    ps.initialize_model_parallel(tensor_model_parallel_size=size['tp'], pipeline_model_parallel_size=size['pp'], expert_model_parallel_size=size['ep'])
+    model = build(c, size, torch.float32).eval()
+    for p in model.parameters():
+        p.data.fill_(7.0)
+    got = dist_checkpointing.load({'model': model.sharded_state_dict()}, folder)
+    model.load_state_dict(got['model'], strict=True)
+    out = logits(model, size['pp'], c.get('hidden_size') or c.get('n_embd'))
+    ps.destroy_model_parallel()
+    if out is None:
+        return ''
+    from transformers import AutoModelForCausalLM
+    with torch.no_grad():
+        want = AutoModelForCausalLM.from_pretrained(hf, attn_implementation='eager').eval()(torch.arange(8)[None]).logits
+    off = (out[..., :c['vocab_size']] - want).abs().max().item()
+    return '' if off <= LIMIT * max(1, want.abs().max().item()) else 'logits off by %.2g' % off
+
+
+def rank(core, work):
+    """One process: every model under every layout."""
+    shims(core)
+    import torch.distributed as dist
+    import megatron.core
+    dist.init_process_group('gloo')
+    problems = 0
+    for kind, layouts in LAYOUTS.items():
+        for sizes in layouts:
+            problem = load(os.path.join(work, kind + '.mcore', 'release'), os.path.join(work, kind), sizes)
+            problems += bool(problem)
+            if problem:
+                print('FAIL %s %s %s: %s' % (megatron.core.__version__, kind, sizes, problem), flush=True)
+    dist.destroy_process_group()
+    return 1 if problems else 0
+
+
+def main():
+    if sys.argv[1] == '--rank':
+        return rank(*sys.argv[2:4])
+    build_folder, cores = sys.argv[2], sys.argv[3:]
+    failed = 0
+    with tempfile.TemporaryDirectory() as work:
+        for kind in LAYOUTS:
+            tiny(kind, os.path.join(work, kind))
+            subprocess.run([os.path.join(build_folder, 'ckpt'), 'convert', '-q', os.path.join(work, kind), os.path.join(work, kind + '.mcore'),
+                            '--to', 'megatron'], check=True)
+        for core in cores:
+            command = [sys.executable, '-W', 'ignore', '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '2', os.path.abspath(__file__), '--rank', core, work]
+            p = subprocess.run(command, capture_output=True, text=True, env={**os.environ, 'OMP_NUM_THREADS': '1', 'GLOO_SOCKET_IFNAME': 'lo', 'CUDA_VISIBLE_DEVICES': ''})
+            failed += p.returncode != 0
+            if p.returncode:
+                print('FAIL %s:\n%s%s' % (core, p.stdout[-2000:], p.stderr[-6000:]))
+    print('Megatron-Core loads torch_dist checkpoints: %d versions, %d failed' % (len(cores), failed))
+    return 1 if failed or not cores else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
