@@ -5,7 +5,8 @@
     mcore.py --bin BUILD_BIN CORE...     CORE: a folder with megatron-core, one version each
 
 Small models of transformers become torch_dist checkpoints.  On two processes (gloo), megatron.core.dist_checkpointing.load fills a
-GPTModel of the local layers under each parallel layout: the logits must be those of transformers.
+GPTModel of the local layers under each parallel layout: the logits must be those of transformers.  From 0.16 on, the distributed
+optimizer takes a ZeRO run's masters and moments, each rank its part.
 """
 import json
 import os
@@ -15,6 +16,7 @@ import tempfile
 
 LAYOUTS = {'llama': [{}, {'tp': 2}, {'pp': 2}], 'mixtral': [{}, {'ep': 2}], 'gpt2': [{'tp': 2}]}
 LIMIT = 1e-5
+RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'fixtures', 'hf_trainer_llama_z3_bf16_w2', 'ckpt')
 
 
 def tiny(kind, folder):
@@ -29,6 +31,14 @@ def tiny(kind, folder):
     for p in model.parameters():    # norms and biases too, which begin as ones and zeros
         p.data += torch.randn_like(p) * 0.05
     model.save_pretrained(folder)
+
+
+def on_cpu(make):
+    def made(*a, **k):
+        if str(k.get('device')).startswith('cuda'):
+            k['device'] = 'cpu'
+        return make(*a, **k)
+    return made
 
 
 def shims(core):
@@ -124,6 +134,62 @@ def load(folder, hf, sizes):
     return '' if off <= LIMIT * max(1, want.abs().max().item()) else 'logits off by %.2g' % off
 
 
+def stacked(name):
+    """A local parameter's name in a checkpoint, and its layer or None."""
+    above, dot, below = name.partition('.layers.')
+    if not dot:
+        return name, None
+    layer, _, rest = below.partition('.')
+    for local, own in (('input_layernorm.', 'self_attention.linear_qkv.layer_norm_'), ('pre_mlp_layernorm.', 'mlp.linear_fc1.layer_norm_')):
+        rest = rest.replace(local, own)
+    return '%s.layers.%s' % (above, rest), int(layer)
+
+
+def optimizer(work):
+    """Load a ZeRO run into the distributed optimizer; a problem, or ''."""
+    import torch
+    from megatron.core import dist_checkpointing, parallel_state as ps
+    from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
+    from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+    from safetensors.torch import load_file
+    for name in ('tensor', 'zeros', 'empty', 'full', 'ones'):
+        setattr(torch, name, on_cpu(getattr(torch, name)))
+    plain_type = torch.Tensor.type
+    torch.Tensor.type = lambda self, *a, **k: plain_type(self, *a, **k) if a or k else plain_type(self).replace('torch.', 'torch.cuda.')
+    with open(os.path.join(RUN, 'config.json'), encoding='utf-8') as f:
+        c = json.load(f)
+    ps.initialize_model_parallel()
+    model = build(c, {'tp': 1, 'pp': 1, 'ep': 1, 'vocab': 128}, torch.bfloat16)
+    wrapped = DistributedDataParallel(model.config, DistributedDataParallelConfig(use_distributed_optimizer=True), model)
+    settings = OptimizerConfig(optimizer='adam', lr=0.01, bf16=True, params_dtype=torch.bfloat16, use_distributed_optimizer=True)
+    whole = get_megatron_optimizer(settings, [wrapped])
+    one = whole.chained_optimizers[0]
+    for group in one.optimizer.param_groups:    # a first step, so that there is a state to load
+        for p in group['params']:
+            p.grad = torch.zeros_like(p)
+    one.optimizer.step()
+    meta = {'distrib_optim_sharding_type': 'fully_reshardable', 'chained_optim_avoid_prefix': True, 'singleton_local_shards': False}
+    asked = {'model': model.sharded_state_dict()}
+    asked['optimizer'] = whole.sharded_state_dict(asked['model'], is_loading=True, metadata=meta)
+    got = dist_checkpointing.load(asked, os.path.join(work, 'run', 'iter_0000004'))
+    put = one._set_main_param_and_optimizer_states    # torch's AdamW has a step for each parameter, FusedAdam for each group
+    one._set_main_param_and_optimizer_states = lambda p, t: put(p, {'step': torch.tensor(4.0), **t})
+    whole.load_state_dict(got['optimizer'])
+    want, n = load_file(os.path.join(work, 'want.safetensors')), 0
+    for local, p in model.named_parameters():
+        name, layer = stacked(local)
+        if p not in one.model_param_gbuf_map:
+            continue
+        have, part = one._get_main_param_and_optimizer_states(p), one._get_model_param_range_map(p)['param']
+        for kind, key in (('param', name), ('exp_avg', 'exp_avg/' + name), ('exp_avg_sq', 'exp_avg_sq/' + name)):
+            value = want[key] if layer is None else want[key][layer]
+            if not torch.equal(have[kind].flatten(), value.flatten()[part.start:part.end]):
+                return '%s of %s' % (kind, local)
+            n += 1
+    ps.destroy_model_parallel()
+    return '' if n else 'the rank has no parameters'
+
+
 def rank(core, work):
     """One process: every model under every layout."""
     shims(core)
@@ -137,8 +203,11 @@ def rank(core, work):
             problems += bool(problem)
             if problem:
                 print('FAIL %s %s %s: %s' % (megatron.core.__version__, kind, sizes, problem), flush=True)
+    problem = optimizer(work) if megatron.core.__version__ >= '0.16' else ''
+    if problem:
+        print('FAIL %s optimizer: %s' % (megatron.core.__version__, problem), flush=True)
     dist.destroy_process_group()
-    return 1 if problems else 0
+    return 1 if problems or problem else 0
 
 
 def main():
@@ -151,6 +220,9 @@ def main():
             tiny(kind, os.path.join(work, kind))
             subprocess.run([os.path.join(build_folder, 'ckpt'), 'convert', '-q', os.path.join(work, kind), os.path.join(work, kind + '.mcore'),
                             '--to', 'megatron'], check=True)
+        ckpt = os.path.join(build_folder, 'ckpt')
+        subprocess.run([ckpt, 'reshard', '-q', RUN, os.path.join(work, 'run'), '--to', 'megatron'], check=True)
+        subprocess.run([ckpt, 'convert', '-q', RUN, os.path.join(work, 'want.safetensors'), '--with-optimizer', '--map', 'hf:megatron:torch_dist'], check=True)
         for core in cores:
             command = [sys.executable, '-W', 'ignore', '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '2', os.path.abspath(__file__), '--rank', core, work]
             p = subprocess.run(command, capture_output=True, text=True, env={**os.environ, 'OMP_NUM_THREADS': '1', 'GLOO_SOCKET_IFNAME': 'lo', 'CUDA_VISIBLE_DEVICES': ''})
