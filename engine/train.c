@@ -266,7 +266,7 @@ static const char *ti_products(const zt_engine *e)
 {
     if (!e->device->host || e->config.dtype != CKPT_BF16)
         return NULL;
-    return zt_cpu_has_bf16() ? "by AMX" : "as fp32, because there is no AMX";
+    return zt_cpu_has_bf16() ? "by AMX" : "as fp32, because AMX is missing";
 }
 
 void zt_engine_about(const zt_engine *e, zt_about *out)
