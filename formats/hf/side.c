@@ -490,6 +490,26 @@ bool ckpt_hf_is_diffusers(const ckpt_map *from)
     return is;
 }
 
+/* Check that programs read the quantized weights of such a model. */
+static int side_quantized(const side_work *w, const ckpt_value *config)
+{
+    // programs quantize modules of nn.Linear; these have transformers' Conv1D, [in, out]
+    static const char *const types[] = {"gpt2", "openai-gpt", "imagegpt", "decision_transformer",
+                                        "clvp"};
+
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (ckpt_value_is(ckpt_value_get(config, "model_type"), types[i]))
+            return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                             "quantize: the layers of models of type %s are Conv1D, not nn.Linear, "
+                             "and programs do not read them quantized%s",
+                             types[i],
+                             i == 0 ? "; GGUF has quantized GPT-2 (--to gguf --dtype q8_0)" : "");
+    }
+    return strcmp(w->from->quantization_key, "quantization") == 0
+               ? ckpt_hf_mlx_written(config, w->err)
+               : CKPT_OK;
+}
+
 /* Decide whether the output's weights are floats although its configuration states a quantization.
  */
 static int side_floats(side_work *w)
@@ -508,8 +528,8 @@ static int side_floats(side_work *w)
         (void)ckpt_json_read(&read, w->scratch->arena, path, SIDE_MAX, NULL);
         config = read;
     }
-    if (w->from->quantization && strcmp(w->from->quantization_key, "quantization") == 0)
-        return ckpt_hf_mlx_written(config, w->err);
+    if (w->from->quantization)
+        return side_quantized(w, config);
     w->floats = ckpt_hf_quant_floats(w->to, config);
     return w->floats ? ckpt_map_note(w->to, CKPT_INFO, w->err,
                                      "quantization_config is left out of config.json, because the "
