@@ -107,6 +107,24 @@ static ckpt_value *rst_model(ckpt_arena *arena, const ckpt_value *old)
     return out;
 }
 
+/* Warn about values of the module that are no tensors, which go with its list. */
+static int rst_lost(ckpt_map *map, const ckpt_value *model, ckpt_err *err)
+{
+    ckpt_dict module = ckpt_value_map(ckpt_value_get(model, "module"));
+    int rc = CKPT_OK;
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < module.n; i++) {
+        const ckpt_pair *p = &module.at[i];
+        if (p->key->kind == CKPT_V_STR && p->value->kind != CKPT_V_TENSOR &&
+            p->value->kind != CKPT_V_NONE)
+            rc = ckpt_map_note(map, CKPT_WARNING, err,
+                               "%s: module.%.200s is left out: it is not a tensor, and a layout "
+                               "map names tensors",
+                               map->path, p->key->as.text.at);
+    }
+    return rc;
+}
+
 /* The count of steps of a group's parameters; NULL: they have none. */
 static const ckpt_tensor *rst_step(const ckpt_map *map, const ckpt_state *s, const ckpt_group *g)
 {
@@ -352,6 +370,8 @@ int ckpt_rm_state(ckpt_map *map, const ckpt_tensors *made, uint32_t *group,
     s->param = param;
     rc = rst_order(s, map, made, &old, err);
     ckpt_free(old.at);
+    if (rc == CKPT_OK)
+        rc = rst_lost(map, s->model, err);
     if (rc == CKPT_OK && s->model && !(s->model = rst_model(map->arena, s->model)))
         rc = ckpt_fail_memory(err);
     // the module has other buffers now, which are rank 0's

@@ -13,3 +13,9 @@ ckpt diff --with-optimizer "$run" zero
 # a run of Megatron stays what it is
 own=$F/mcore_llama_distopt_dp2/ckpt
 ckpt reshard -q "$own" same --to megatron --world 2 && ckpt diff --with-optimizer "$own" same
+# a value in the module's dict that is no tensor has no name in a layout map
+cp -r "$run" planted && chmod -R u+w planted
+for rank in 0 1; do
+    python3 "$FIXTURES"/../hostile/planted.py --into planted/global_step4/zero_pp_rank_${rank}_mp_rank_00_model_states.pt module text
+done
+ckpt reshard -q planted planted.mcore --to megatron
