@@ -29,6 +29,8 @@ typedef struct ckpt_requant {
     ckpt_tensors made;  /* the new list */
     ckpt_bytes skipped; /* linear layers that stay unchanged, as JSON */
     uint64_t n_made, n_skipped;
+    uint64_t n_more;  /* floats of more than two axes: experts in one tensor, convolutions */
+    const char *more; /* the name of the first */
     uint64_t matched; /* one bit per pattern of unchanged weights: it has matched a matrix */
     ckpt_err *err;
 } ckpt_requant;

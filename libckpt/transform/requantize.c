@@ -168,6 +168,8 @@ static int rq_all(ckpt_requant *w)
         }
         if (rc == CKPT_OK && stays)
             rc = rq_skip(w, t);
+        if (t->ndim > 2 && !t->owner && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT)
+            w->more = w->n_more++ == 0 ? t->name : w->more;
         if (w->opts.dtype != CKPT_DTYPE_NONE && ckpt_dtype_get(t->dtype)->kind == CKPT_IS_FLOAT)
             t->export_dtype = w->opts.dtype;
     }
@@ -233,6 +235,17 @@ static int rq_config(ckpt_requant *w)
     return list ? w->form->config(w, list) : ckpt_fail_memory(w->err);
 }
 
+/* Report tensors that are not quantized because they are no matrices. */
+static int rq_say_more(const ckpt_requant *w)
+{
+    if (w->n_more == 0)
+        return CKPT_OK;
+    return ckpt_map_note(w->map, CKPT_INFO, w->err,
+                         "quantize: tensors of more than two axes stay floats: %" PRIu64
+                         ", such as %.200s",
+                         w->n_more, w->more);
+}
+
 /* Add a fact for the closing line. */
 static int rq_say(const ckpt_requant *w)
 {
@@ -265,6 +278,8 @@ static int rq_change(ckpt_requant *w)
     }
     if (rc == CKPT_OK)
         rc = rq_config(w);
+    if (rc == CKPT_OK)
+        rc = rq_say_more(w);
     return rc == CKPT_OK ? rq_say(w) : rc;
 }
 
