@@ -625,7 +625,7 @@ static int side_lacks(const side_work *w)
             w->to, ckpt_listing_find(&w->list, "generation_config.json") ? CKPT_WARNING : CKPT_INFO,
             w->err,
             "no config.json is beside the source, so transformers cannot load the output; "
-            "give one with --config PATH");
+            "copy one into it, or give one to convert or reshard with --config PATH");
     if (rc == CKPT_OK && gguf && !side_has_tokenizer(w->to))
         rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
                            "no tokenizer is written: ckpt does not convert the tokenizer of a GGUF "

@@ -531,7 +531,7 @@ static int dsuo_note_owners(dsuo *f)
     orphans += u->states.n - u->number.n;
     if (rc == CKPT_OK && orphans)
         rc = ckpt_map_note(u->job->map, CKPT_WARNING, u->job->err,
-                           "%s: %zu optimizer states belong to no parameter that a group lists: "
+                           "%s: optimizer states without a parameter that a group lists: %zu; "
                            "they are left out",
                            u->path, orphans);
     if (rc == CKPT_OK && missing.n && with)
