@@ -37,27 +37,26 @@ static const ckpt_requant_form rq_forms[] = {
 /* True for matrices that a form never quantizes: heads, embeddings, routers. */
 static bool rq_is_left(const ckpt_requant *w, const char *name)
 {
-    static const char *const heads[] = {"*embed*", "*lm_head*", "*wte*", "*shared.weight",
-                                        "*.w.weight"};
     // the weights of all but linear layers of transformers' classes are among them, but for Conv1D
     // (tests/cli/convert/quantize_names.sh)
-    static const char *const left[] = {"*wpe*",
-                                       "*norm*",
-                                       "*.gate.*",
-                                       "*router*",
-                                       "*score*",
-                                       "*_gate.*",
-                                       "*pooler*",
-                                       "*classifier*",
-                                       "*relative_attention_bias*",
-                                       "*_emb.*",
-                                       "*codebook*",
-                                       "*_token.*",
-                                       "*_tokens.*",
-                                       "*query_feat*",
-                                       "*queries_features*",
-                                       "*reference_points*",
-                                       "query.weight"};
+    static const char *const heads[] = {"*embed*",        "*lm_head*",  "*wte*",
+                                        "*shared.weight", "*.w.weight", "*_emb.*",
+                                        "*codebook*",     "*_token.*",  "*_tokens.*"};
+    static const char *const left[] = {
+        "*wpe*",
+        "*norm*",
+        "*.gate.*",
+        "*router*",
+        "*score*",
+        "*_gate.*",
+        "*pooler*",
+        "*classifier*",
+        "query.weight",
+        "*relative_attention_bias*",
+        "*query_feat*",
+        "*queries_features*",
+        "*reference_points*",
+    };
     bool is = false;
 
     for (size_t i = 0; !w->form->mlx && i < sizeof heads / sizeof *heads; i++)

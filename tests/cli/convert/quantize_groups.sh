@@ -3,7 +3,7 @@
 model=$FIXTURES/gguf_llama_deep/hf
 for form in w4a16:16 w8a16:32 nvfp4a16 mxfp4a16 mlx4:32 mlx8:32; do
     ckpt convert -q "$model" "$form" --to hf --quantize "$form" --dtype bf16
-    ckpt ls "$form" --include '*layers.0.self_attn.q*' --include 'lm_head*'
+    ckpt ls "$form" --include '*layers.0.self_attn.q*' --include 'lm_head*' --include '*embed*'
     tr -d '\n' <"$form"/config.json | grep -o '"quantization.*' | sed 's/  */ /g; s/"ignore": [^]]*\]/IGNORED/; s/, "architectures.*//'
     # floats again, which are near
     ckpt convert -q "$form" floats --to hf --dtype fp16 --force
