@@ -121,7 +121,7 @@ static bool bf_fast(const_dnnl_primitive_desc_t pd)
            strncmp(name, "ref", 3) != 0;
 }
 
-/* Find or compile the product's code; oneDNN keeps what it has compiled. */
+/* Find or compile the product's code; oneDNN caches compiled code. */
 static bool bf_code(dnnl_primitive_t *out, const bf_desc d[BF_N])
 {
     dnnl_primitive_attr_t attr = NULL;
@@ -187,7 +187,7 @@ typedef struct bf_trial {
     float c[BF_SIDE * BF_SIDE];
 } bf_trial;
 
-/* Whole numbers -8 to 8, which BF16 has, and whose sums fp32 has. */
+/* Whole numbers -8 to 8: exact in BF16, and their sums are exact in fp32. */
 static void bf_fill(bf_trial *t, uint16_t *to, unsigned seed)
 {
     for (unsigned i = 0; i < BF_SIDE * BF_DEPTH; i++)

@@ -32,9 +32,9 @@ typedef struct zt_cpu_product {
 bool zt_cpu_multiply(const zt_cpu_product *p);
 
 /*
- * True if products of BF16 operands are faster here than those of the same numbers as fp32: the
- * processor has AMX, DNNL_MAX_CPU_ISA does not forbid it, and small products of whole numbers are
- * exact (computed at the first call).
+ * True if matrices of BF16 are to be multiplied by AMX, which is faster than converting them to
+ * fp32.  The processor must have AMX, and DNNL_MAX_CPU_ISA must not forbid it.  The first call also
+ * multiplies small matrices of whole numbers as a test; a result that is not exact means false.
  */
 bool zt_cpu_has_bf16(void);
 

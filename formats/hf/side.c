@@ -503,7 +503,8 @@ static int side_quantized(const side_work *w, const ckpt_value *config)
                              "quantize: the layers of models of type %s are Conv1D, not nn.Linear, "
                              "and programs do not read them quantized%s",
                              types[i],
-                             i == 0 ? "; GGUF has quantized GPT-2 (--to gguf --dtype q8_0)" : "");
+                             i == 0 ? "; for llama.cpp, write a GGUF file (--to gguf --dtype q8_0)"
+                                    : "");
     }
     return strcmp(w->from->quantization_key, "quantization") == 0
                ? ckpt_hf_mlx_written(config, w->err)

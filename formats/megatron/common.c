@@ -90,7 +90,7 @@ static void mgv_set(mgv_maker *m, ckpt_value *dict, const char *path, const char
     ckpt_tt_put(&m->t, dict, key, v);
 }
 
-/* Add what the tensors and the target say. */
+/* Add the arguments that follow from the tensors and the target. */
 static void mgv_known(mgv_maker *m, ckpt_value *args)
 {
     static const char table[] = "embedding.word_embeddings.weight";
@@ -338,7 +338,7 @@ static bool mgv_added(const mgv_maker *m)
     return ok && (!kept || ckpt_dict_add_cstr(arena, &kept->as.map, CKPT_MEG_ADDED, list));
 }
 
-/* Collect what the file has: groups, values, the number of samples. */
+/* Collect groups, values, and the number of samples. */
 static int mgv_collect(mgv_maker *m)
 {
     const ckpt_train_job *job = m->job;

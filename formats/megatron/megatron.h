@@ -215,7 +215,7 @@ CKPT_VEC(ckpt_meg_groups, ckpt_meg_group);
 int ckpt_meg_groups_add(ckpt_meg_groups *out, const ckpt_meg_job *job, const ckpt_value *list,
                         const double *step);
 
-/* True for a parameter with weight decay, unless the run says otherwise. */
+/* True for a parameter with weight decay by default. */
 bool ckpt_meg_decays(const char *name, uint32_t ndim);
 
 /* The index of a parameter's only group; groups->n: none, or several. */

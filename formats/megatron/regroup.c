@@ -128,8 +128,8 @@ static int mgp_decay(const mgp_maker *m, const ckpt_meg_regrouped *r)
     if (r->decays || decay == 0)
         return CKPT_OK;
     return ckpt_map_note(m->job->to, CKPT_WARNING, m->err,
-                         "weight_decay: %g for %.200s and other biases and norms, for which "
-                         "Megatron has none",
+                         "weight_decay: the run had %g for %.200s and other biases and norms; "
+                         "Megatron trains these with 0",
                          decay, r->first);
 }
 

@@ -382,7 +382,7 @@ struct ckpt_map {
      */
     const char *dicts;
     /*
-     * how the output's numbers are quantized, as JSON, for config.json; NULL: as the source says.
+     * how the output's numbers are quantized, as JSON, for config.json; NULL: as in the source.
      * Its key: "quantization_config", or "quantization" for MLX
      */
     const char *quantization, *quantization_key;

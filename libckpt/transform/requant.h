@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * requant.h: what the forms of ckpt_map_quantize share.
+ * requant.h: declares the forms of ckpt_map_quantize, and their helpers.
  *
  *     requantize.c      finds the form, chooses the matrices
  *     requant_part.c    replaces a matrix by computed tensors
@@ -35,7 +35,7 @@ typedef struct ckpt_requant {
     ckpt_err *err;
 } ckpt_requant;
 
-/* Replace a matrix that blocks divide by quantized numbers and what belongs to them. */
+/* Replace a matrix, which blocks divide evenly, by its quantized numbers and their scales. */
 typedef int ckpt_requant_weight_fn(ckpt_requant *w, ckpt_tensor *t);
 
 /* Set map->quantization and its key.  list: modules that stay unquantized, as JSON */

@@ -21,7 +21,6 @@
 #include <string.h>
 
 #include "libckpt/base/cast.h"
-#include "libckpt/base/number.h"
 #include "libckpt/transform/requant.h"
 
 /* Values that are read together: a multiple of every group, which is a power of two. */
@@ -47,15 +46,24 @@ typedef struct rqg_make {
 
 /* ---- reading and computing ----------------------------------------------------------------- */
 
-/* The first of n values that is not finite; n: none. */
-static uint64_t rqg_bad(const float *x, uint64_t n)
+/*
+ * The largest magnitude that is quantized.  Rounding makes numbers larger by at most a third, and
+ * MLX multiplies up to twice a magnitude when it reads them; both must stay finite in the dtype.
+ */
+static float rqg_limit(const rqg_make *m)
+{
+    return 0.375f * (m->how.of == CKPT_F16 ? 65504.0f : FLT_MAX);
+}
+
+/* The first of n values that is NaN or beyond the limit; n: none. */
+static uint64_t rqg_bad(const float *x, uint64_t n, float limit)
 {
     int bad = 0;
 
     for (uint64_t i = 0; i < n; i++)
-        bad |= !(fabsf(x[i]) <= FLT_MAX);
+        bad |= !(fabsf(x[i]) <= limit);
     for (uint64_t i = 0; bad && i < n; i++) {
-        if (!isfinite(x[i]))
+        if (!(fabsf(x[i]) <= limit))
             return i;
     }
     return n;
@@ -71,10 +79,13 @@ static int rqg_read(const rqg_make *m, ckpt_inputs *in, uint64_t at, uint64_t n,
     for (uint64_t i = 0; rc == CKPT_OK && m->input[0]->dtype != m->how.of && i < n;
          i += m->how.group)
         ckpt_requant_round(&m->how, x + i, m->how.group);
-    bad = rc == CKPT_OK ? rqg_bad(x, n) : n;
-    return bad == n
-               ? rc
-               : ckpt_requant_not_finite(m->of, (at + bad) / m->cols, (at + bad) / m->cols, err);
+    bad = rc == CKPT_OK ? rqg_bad(x, n, rqg_limit(m)) : n;
+    if (bad == n)
+        return rc;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "%.200s: row %" PRIu64 " has NaN, infinity or a number above %g, which cannot "
+                     "be quantized; --quantize-skip leaves the weight as it is",
+                     m->of, (at + bad) / m->cols, (double)rqg_limit(m));
 }
 
 static int rqg_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,

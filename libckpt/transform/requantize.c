@@ -121,8 +121,13 @@ static int rq_list(ckpt_requant *w, const char *name, size_t n)
 {
     bool more = w->skipped.n > 0;
 
-    if (memchr(name, '"', n) || memchr(name, '\\', n) ||
-        !ckpt_bytes_add(&w->skipped, more ? ", \"" : "\"", more ? 3 : 1) ||
+    if (memchr(name, '"', n) || memchr(name, '\\', n))
+        return ckpt_fail(
+            w->err, CKPT_EUNSUPPORTED,
+            "quantize: the name %.*s.weight has a quote or a backslash, which ckpt does "
+            "not write into config.json: rename the tensor first",
+            (int)(n < 200 ? n : 200), name);
+    if (!ckpt_bytes_add(&w->skipped, more ? ", \"" : "\"", more ? 3 : 1) ||
         !ckpt_bytes_add(&w->skipped, name, n) || !ckpt_bytes_add(&w->skipped, "\"", 1))
         return ckpt_fail_memory(w->err);
     return CKPT_OK;
@@ -190,7 +195,7 @@ static bool rq_group(const ckpt_requant *w, uint64_t n)
     return n >= least && n <= most && (n & (n - 1)) == 0;
 }
 
-/* Parse what follows a form's name: "", ":64", ":64x128". */
+/* Parse the sizes after a form's name: "", ":64", ":64x128". */
 static bool rq_sizes(ckpt_requant *w, const char *text)
 {
     memcpy(w->block, w->form->block, sizeof w->block);

@@ -600,7 +600,7 @@ void report_profile(const report *r)
             m->weights, m->masters, m->state, m->gradients, m->buffers, m->activations);
     fprintf(stderr, "profile: peak of device memory: %" PRIu64 " bytes\n", now.peak);
     if (r->about.products)
-        fprintf(stderr, "profile: products of bf16: %s\n", r->about.products);
+        fprintf(stderr, "profile: bf16 matrices are multiplied %s\n", r->about.products);
     rp_speed(r, &now);
 }
 

@@ -5,4 +5,4 @@ train --max-steps 2 --quiet --profile --peak-tflops 0.5 2>&1 | sed -e 's/ *[0-9.
 # a run in bf16 says how it multiplies
 sed '1s/{/{"bf16": {"enabled": true}, /' ds.json >bf16.json
 DNNL_MAX_CPU_ISA=AVX2 zerotrain --deepspeed_config bf16.json --model "$S" --data "$S"/train.tsv --threads 1 --max-steps 1 --quiet --profile 2>&1 |
-    grep products
+    grep multiplied
