@@ -151,6 +151,8 @@ static int rqg_run_whole(const ckpt_make *make, ckpt_inputs *in, void *to, uint6
     const rqg_make *m = (const rqg_make *)(const void *)make;
 
     (void)in;
+    (void)n;
+    (void)at;
     (void)err;
     assert(n == 1 && at == 0);
     memcpy(to, &m->how.whole, sizeof m->how.whole);
