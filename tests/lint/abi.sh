@@ -25,25 +25,28 @@ readelf -SW "$library" 2>/dev/null | grep -q '\.debug_info' || skip "$library wa
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# Types outside the public headers are private; the places of types tell which those are.  --drop-private-types would make the dump
+# smaller, but libabigail 2.2 does not return from it.
 dw=""
 diff=""
 for header in $headers; do
     dw="$dw --hf $header"
-    diff="$diff --hf2 $header"
+    diff="$diff --hf1 $header --hf2 $header"
 done
 if [ -n "$update" ]; then
     # shellcheck disable=SC2086
-    abidw --drop-private-types $dw --no-corpus-path --no-comp-dir-path --no-show-locs --no-elf-needed --no-parameter-names \
+    abidw $dw --no-corpus-path --no-comp-dir-path --no-elf-needed --no-parameter-names \
         --out-file "$work/dump" "$library" && xz -9 -T1 <"$work/dump" >"$dump"
     exit
 fi
 xz -dc "$dump" >"$work/dump" || exit 1
 # shellcheck disable=SC2086
-abidiff --drop-private-types --no-added-syms $diff "$work/dump" "$library" >"$work/report" 2>&1
+abidiff --no-added-syms $diff "$work/dump" "$library" >"$work/report" 2>&1
 rc=$?
 if [ $((rc & 3)) -ne 0 ]; then
     cat "$work/report"
-    skip "abidiff failed"
+    echo "abi: abidiff failed"
+    exit 1
 elif [ $((rc & 8)) -ne 0 ]; then
     cat "$work/report"
     echo "abi: programs that were linked with the library would not start, or break"
