@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frozen.c: reads the fragments of frozen parameters of stage 3 from the model files of all ranks.
+ * frozen.c: reads the fragments of frozen parameters of stage 3 from the model files of all ranks,
+ * and finds fragments of either stage that no shape belongs to.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -48,6 +49,27 @@ static int dsfr_fragment(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_mod
     return rc;
 }
 
+int ckpt_ds_frozen_unlisted(ckpt_ds_job *job, const ckpt_ds_module *module, const char *path,
+                            ckpt_dict fragments)
+{
+    assert(module && path);
+    for (uint64_t i = 0; fragments.n > module->frozen.n && i < fragments.n; i++) {
+        const ckpt_value *key = fragments.at[i].key;
+        const char *name = key->kind == CKPT_V_STR ? key->as.text.at : "an entry without a name";
+        bool listed = false;
+
+        for (size_t k = 0; key->kind == CKPT_V_STR && !listed && k < module->frozen.n; k++)
+            listed = module->frozen.at[k].n_name == key->as.text.n &&
+                     memcmp(module->frozen.at[k].name, name, key->as.text.n) == 0;
+        if (!listed)
+            return ckpt_ds_problem(job, CKPT_EMISMATCH,
+                                   "%s: frozen_param_fragments has %.200s, which "
+                                   "frozen_param_shapes does not list",
+                                   path, name);
+    }
+    return CKPT_OK;
+}
+
 int ckpt_ds_frozen_read(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
                         ckpt_ds_shard *s)
 {
@@ -55,6 +77,8 @@ int ckpt_ds_frozen_read(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_modu
     ckpt_dict dict = ckpt_value_map(ckpt_value_get(s->root, "frozen_param_fragments"));
     int rc = CKPT_OK;
 
+    if (dict.n > module->frozen.n)
+        return ckpt_ds_frozen_unlisted(job, module, s->path, dict);
     if (module->frozen.n && !module->fragment) {
         module->fragment = ckpt_alloc(module->frozen.n * head->world * sizeof *module->fragment);
         if (!module->fragment)

@@ -492,8 +492,10 @@ int ckpt_ds_module_add_frozen(ckpt_ds_job *job, ckpt_ds_head *head, const ckpt_d
         job->map->effects |= any ? CKPT_USED_FROZEN : 0;
         return CKPT_OK;
     }
-    int rc = ckpt_ds_index_new(
-        &fragments, ckpt_value_map(ckpt_ds_head_get(head, "frozen_param_fragments")), job->err);
+    const ckpt_dict dict = ckpt_value_map(ckpt_ds_head_get(head, "frozen_param_fragments"));
+    int rc = ckpt_ds_index_new(&fragments, dict, job->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_ds_frozen_unlisted(job, module, head->model.path, dict);
     for (size_t i = 0; rc == CKPT_OK && i < module->frozen.n; i++)
         rc = head->stage == 3 ? dsm_add_parts(job, head, module, i)
                               : dsm_add_whole(job, head, module, &module->frozen.at[i], &fragments);

@@ -94,13 +94,20 @@ int ckpt_ds_autoep_ties(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_d
 int ckpt_ds_autoep_hub(const ckpt_ds_job *job, const ckpt_ds_head *head,
                        const ckpt_ds_module *module);
 
-/* ---- frozen.c: stage 3 ---- */
+/* ---- frozen.c ---- */
 
-/* Reads one rank's fragments of the frozen parameters. */
+/*
+ * Reports an entry of a file's frozen_param_fragments that frozen_param_shapes lacks: DeepSpeed
+ * writes both with the same names.
+ */
+int ckpt_ds_frozen_unlisted(ckpt_ds_job *job, const ckpt_ds_module *module, const char *path,
+                            ckpt_dict fragments);
+
+/* Stage 3: reads one rank's fragments of the frozen parameters. */
 int ckpt_ds_frozen_read(ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_module *module,
                         ckpt_ds_shard *s);
 
-/* Maps a frozen parameter's elements to the ranks' fragments. */
+/* Stage 3: maps a frozen parameter's elements to the ranks' fragments. */
 int ckpt_ds_frozen_back(const ckpt_ds_job *job, const ckpt_ds_head *head,
                         const ckpt_ds_module *module, size_t frozen, ckpt_tensor *t);
 
