@@ -254,10 +254,10 @@ static int rq_say_more(const ckpt_requant *w)
 static int rq_say(const ckpt_requant *w)
 {
     return ckpt_map_fact(w->map, w->err, "quantized to",
-                         "%.40s: %" PRIu64 " matrices of linear layers; %" PRIu64
-                         " stay unquantized (%srouters, shapes that blocks do not divide)",
-                         w->opts.form, w->n_made, w->n_skipped,
-                         w->form->mlx ? "" : "heads, embeddings, ");
+                         "%.40s: %" PRIu64 " %s of linear layers; %" PRIu64
+                         " left unquantized (%srouters, shapes that blocks do not divide)",
+                         w->opts.form, w->n_made, w->n_made == 1 ? "matrix" : "matrices",
+                         w->n_skipped, w->form->mlx ? "" : "heads, embeddings, ");
 }
 
 /* Replace the map's tensors; a failure leaves the map half changed. */
