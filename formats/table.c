@@ -22,8 +22,13 @@ extern const ckpt_directory ckpt_directory_hf_bin;
 extern const ckpt_directory ckpt_directory_hf_sharded;
 
 const ckpt_format *const ckpt_formats[] = {
-    &ckpt_format_torch, &ckpt_format_safetensors, &ckpt_format_torch_legacy,
-    &ckpt_format_gguf,  &ckpt_format_npz,         NULL,
+    &ckpt_format_torch,
+    &ckpt_format_safetensors,
+    &ckpt_format_torch_legacy,
+    &ckpt_format_gguf,
+    &ckpt_format_mmproj,
+    &ckpt_format_npz,
+    NULL,
 };
 
 const ckpt_directory *const ckpt_directories[] = {

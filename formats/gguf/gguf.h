@@ -71,5 +71,6 @@ int ckpt_gguf_whole(ckpt_map *map, const char *path, ckpt_err *err);
 int ckpt_gguf_blocks(ckpt_map *map, const char *name, ckpt_err *err);
 
 extern const ckpt_format ckpt_format_gguf;
+extern const ckpt_format ckpt_format_mmproj;
 
 #endif

@@ -4,6 +4,7 @@
  */
 #include "formats/gguf/model.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -106,8 +107,9 @@ static bool gmo_is_adapter(const ckpt_map *to)
     return type && ckpt_value_is(type->value, "adapter");
 }
 
-static int gmo_general(ckpt_map *to, const ckpt_map *from, uint64_t number, ckpt_err *err)
+int ckpt_gguf_general(ckpt_map *to, const ckpt_map *from, uint64_t number, ckpt_err *err)
 {
+    assert(to && from);
     char label[48];
     const bool adapter = gmo_is_adapter(to);
     // the model's folder is that of an adapter's base
@@ -209,7 +211,7 @@ static int gmo_whole(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     else if (rc == CKPT_OK && model && (!again || target->dtypes))
         number = ckpt_gguf_mix_own(to, target->dtypes != NULL);
     if (rc == CKPT_OK && model && !(again && !asked && !target->dtypes))
-        rc = gmo_general(to, from, number, err);
+        rc = ckpt_gguf_general(to, from, number, err);
     if (rc == CKPT_OK && to->importance)
         rc = ckpt_gguf_weigh(to, from, number, err);
     if (!model || gmo_is_adapter(to))

@@ -4,6 +4,7 @@
  * of the architecture come from a layout map.
  *
  *     model.c      sets types, order, general keys, files
+ *     mmproj.c     the same for the file of a vision tower, which is a format of its own
  *     mixture.c    chooses the type of each tensor
  *     tokenizer.c  writes the source's tokenizer as keys
  *     spm.c        reads SentencePiece models
@@ -44,6 +45,14 @@ int ckpt_gguf_weigh(ckpt_map *to, const ckpt_map *from, uint64_t number, ckpt_er
  * matrices become F32, unless keep is set.
  */
 uint64_t ckpt_gguf_mix_own(ckpt_map *to, bool keep);
+
+/*
+ * Set the general keys that the layout map does not give: type, name, size, types.
+ *
+ * number  general.file_type
+ * Errors  CKPT_ELIMIT
+ */
+int ckpt_gguf_general(ckpt_map *to, const ckpt_map *from, uint64_t number, ckpt_err *err);
 
 /* Number of a file in a split model; stored in the file's `state` until the file is placed. */
 typedef struct ckpt_gguf_place_in {

@@ -61,6 +61,10 @@ turn() {
         ! git rev-parse -q --verify HEAD~20 >/dev/null 2>&1 || [ -n "$(git diff --name-only HEAD~20 HEAD -- "$@" | head -n 1)" ]
 }
 
+# Lists that take turns inside of a part that itself has turn K only would always have the same third of their cases.
+inner=0/1
+[ -z "${CKPT_TURN:-}" ] || inner=$(($(git rev-list --count HEAD 2>/dev/null || echo 0) / 3 % 3))/3
+
 if [ -x "$venv/bin/python" ]; then
     export DS_ACCELERATOR=cpu
     # `make check` has installed the wheel already
@@ -98,9 +102,10 @@ if [ -x "$venv/bin/python" ]; then
     if ! turn 0 formats/gguf formats/hf libckpt/transform tools/share/maps formats/peft tests/interop/llama.sh tests/interop/llama_cpp.py; then
         echo "-- llama_cpp.py: not this turn"
     elif bash tests/interop/llama.sh "$venv/bin/python" "$venv/llama-cpp"; then
-        part tests/interop/llama_cpp.py --bin "$bin" --llama "$venv/llama-cpp"
+        CKPT_TURN=$inner part tests/interop/llama_cpp.py --bin "$bin" --llama "$venv/llama-cpp"
         part tests/interop/lora_gguf.py --bin "$bin" --llama "$venv/llama-cpp"
-        part tests/interop/llama_architectures.py --bin "$bin" --llama "$venv/llama-cpp"
+        CKPT_TURN=$inner part tests/interop/llama_architectures.py --bin "$bin" --llama "$venv/llama-cpp"
+        CKPT_TURN=$inner part tests/interop/mmproj.py --bin "$bin" --llama "$venv/llama-cpp"
     else
         echo "-- llama.cpp cannot be built here: GGUF files are not tried with it"
     fi
@@ -112,7 +117,7 @@ if [ -x "$venv/bin/python" ]; then
         echo "-- mcore.py: skipped ($venv/mcore016 is absent; run with --install)"
     fi
     part tests/interop/fsdp_trainers.py --bin "$bin"
-    ! turn 1 formats/deepspeed formats/training || part tests/interop/muon.py --bin "$bin"
+    ! turn 1 formats/deepspeed formats/training || CKPT_TURN=$inner part tests/interop/muon.py --bin "$bin"
     ! turn 1 formats/deepspeed formats/training || part tests/interop/prodigy.py --bin "$bin"
     # the script without names takes a quarter of an hour
     ! turn 2 formats/deepspeed formats/training formats/universal || part tests/interop/autoep.py --bin "$bin" qwen3_z1_w2 qwen3_z3_w2

@@ -121,11 +121,17 @@ int made_format(const char **format, const ckpt_map *made, ckpt_err *err)
     static const char *const same[][2] = {
         {"deepspeed", "zero"}, {"torch-legacy", "torch"}, {"gguf-split", "gguf"}};
     const char *first = ckpt_map_file_path(made, 0);
+    const ckpt_value *kind = ckpt_value_find(ckpt_map_values(made), "general.type");
+    const char *text = NULL;
+    uint64_t n_text = 0;
     size_t n = first ? strlen(first) : 0;
 
     *format = ckpt_map_format(made);
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         *format = strcmp(*format, same[i][0]) == 0 ? same[i][1] : *format;
+    if (strcmp(*format, "gguf") == 0 && kind && ckpt_value_to_text(kind, &text, &n_text) &&
+        n_text == 6 && memcmp(text, "mmproj", 6) == 0)
+        *format = "mmproj";
     if (strcmp(*format, "hf") == 0 && n > 4 && strcmp(first + n - 4, ".bin") == 0)
         *format = "hf-bin";
     if (ckpt_format_caps(*format) & CKPT_CAN_WRITE)

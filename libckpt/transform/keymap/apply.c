@@ -635,7 +635,7 @@ static int ap_special(ap_state *s, bool before)
         if (before && rule->does == CKPT_RM_TIE)
             rc = ap_tie(s, rule);
         else if (before && rule->does == CKPT_RM_DROP && rule->side == s->in->from)
-            rc = ckpt_head_dropped(s->map, &rule->term[0].at[0], s->err);
+            rc = ckpt_head_dropped(s->map, s->r, rule, s->err);
         else if (!before && rule->does == CKPT_RM_FILL)
             rc = ap_fill(s, rule);
         else if (!before && rule->does == CKPT_RM_DROP && rule->met)

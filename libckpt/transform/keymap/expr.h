@@ -25,6 +25,11 @@ typedef struct ckpt_rm_facts {
     ckpt_arena *arena; /* arena of new values */
     /* config.json and params.json in the source's folder, and in that of how->like; or NULL */
     const ckpt_value *beside[4];
+    /*
+     * how the model's images are prepared: image_processor of processor_config.json, then
+     * preprocessor_config.json; read if the layout map looks up "preprocessor_config.KEY"; or NULL
+     */
+    const ckpt_value *images[2];
     /* entries of how->sizes that are not sizes of the layout map; NULL: none */
     ckpt_value *given;
     bool lora; /* the tensors are those of a LoRA adapter (lora.c) */

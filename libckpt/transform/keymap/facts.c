@@ -63,6 +63,25 @@ static int fa_above(const ckpt_value **out, ckpt_map *map, const char *folder, c
     return folder ? fa_beside(out, map, folder, name, err) : ckpt_fail_memory(err);
 }
 
+/* The name by which layout maps look up how images are prepared. */
+static const char fa_images_name[] = "preprocessor_config.";
+
+/* Read the files that say how images are prepared, if the layout map asks for them. */
+static int fa_images(ckpt_rm_facts *out, ckpt_map *map, const char *folder, ckpt_err *err)
+{
+    const ckpt_value *both = NULL;
+    bool asked = false;
+
+    for (size_t i = 0; !asked && i < out->r->asked.n; i++)
+        asked = strncmp(out->r->asked.at[i], fa_images_name, sizeof fa_images_name - 1) == 0;
+    if (!asked)
+        return CKPT_OK;
+    int rc = fa_above(&both, map, folder, "processor_config.json", err);
+    out->images[0] = both ? ckpt_value_get(both, "image_processor") : NULL;
+    return rc == CKPT_OK ? fa_above(&out->images[1], map, folder, "preprocessor_config.json", err)
+                         : rc;
+}
+
 /* Parse the value of an option: a number, true or false, or a text. */
 static int fa_scalar(ckpt_value **out, ckpt_arena *a, const char *text, ckpt_err *err)
 {
@@ -126,6 +145,8 @@ int ckpt_rm_facts_open(ckpt_rm_facts *out, ckpt_remap *r, ckpt_map *map, const c
         rc = fa_above(&out->beside[0], map, folder, "config.json", err);
     if (rc == CKPT_OK)
         rc = fa_beside(&out->beside[1], map, folder, "params.json", err);
+    if (rc == CKPT_OK)
+        rc = fa_images(out, map, folder, err);
     if (rc != CKPT_OK || !how->like)
         return rc;
     folder = fa_folder(how->like);
@@ -254,6 +275,10 @@ const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path)
                                      : NULL;
     size_t n = strlen(path);
 
+    if (!v && strncmp(path, fa_images_name, sizeof fa_images_name - 1) == 0) {
+        v = fa_path(f->images[0], path + sizeof fa_images_name - 1, 0);
+        return v ? v : fa_path(f->images[1], path + sizeof fa_images_name - 1, 0);
+    }
     v = v ? v : fa_config(f->how->model, path);
     v = v ? v : fa_config(f->map->config.value, path);
     for (unsigned i = 0; !v && i < 2; i++)

@@ -196,6 +196,17 @@ static int rf_field(rf_work *w, const char *name, const ckpt_value *v)
     return ckpt_rm_list_value(&w->lost, w->f->arena, name, v, w->err);
 }
 
+/* True if a line says that this field is neutral whatever it has, with all fields below it. */
+static bool rf_all_neutral(const rf_work *w, const char *name)
+{
+    for (size_t i = 0; i < w->lines->n; i++) {
+        const ckpt_rm_line *line = &w->lines->at[i];
+        if (!line->only && !line->fallback && !line->text && rf_applies(w, line, name))
+            return true;
+    }
+    return false;
+}
+
 /*
  * True if the map speaks of fields below this one ("rope_scaling.factor"), and does not say that
  * all of them are neutral.
@@ -204,11 +215,8 @@ static bool rf_has_parts(const rf_work *w, const char *name)
 {
     const size_t n = strlen(name);
 
-    for (size_t i = 0; i < w->lines->n; i++) {
-        const ckpt_rm_line *line = &w->lines->at[i];
-        if (!line->only && !line->fallback && !line->text && rf_applies(w, line, name))
-            return false;
-    }
+    if (rf_all_neutral(w, name))
+        return false;
     for (size_t i = 0; i < w->lines->n; i++) {
         const char *key = w->lines->at[i].key;
         if (strncmp(key, name, n) == 0 && key[n] == '.')
@@ -234,7 +242,7 @@ static int rf_dict(rf_work *w, const ckpt_value *config, const char *above, unsi
             ckpt_arena_printf(w->f->arena, "%s%s%s", above, *above ? "." : "", key->as.text.at);
         if (!name)
             rc = ckpt_fail_memory(w->err);
-        else if (text)
+        else if (text && !rf_all_neutral(w, name))
             rc = rf_dict(w, v, "", depth + 1);
         else if (v->kind == CKPT_V_DICT && depth < 4 && rf_has_parts(w, name))
             rc = rf_dict(w, v, name, depth + 1);

@@ -4,6 +4,7 @@
  */
 #include "libckpt/transform/keymap/head.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
@@ -108,13 +109,30 @@ int ckpt_head_tie(ckpt_map *map, ckpt_tensor *head, ckpt_tensor *table, ckpt_err
                          : rc;
 }
 
-int ckpt_head_dropped(ckpt_map *map, const ckpt_rm_term *name, ckpt_err *err)
+/* True if a rule of this side drops a tensor. */
+static bool rhd_drops(const ckpt_remap *r, unsigned side, const ckpt_tensor *t)
 {
+    ckpt_rm_capture c;
+
+    for (size_t i = 0; i < r->rules.n; i++) {
+        const ckpt_rm_rule *rule = &r->rules.at[i];
+        if (rule->does == CKPT_RM_DROP && !rule->off && rule->side == side &&
+            ckpt_rm_match(&rule->term[0].at[0], t->name, &c))
+            return true;
+    }
+    return false;
+}
+
+int ckpt_head_dropped(ckpt_map *map, const ckpt_remap *r, const ckpt_rm_rule *rule, ckpt_err *err)
+{
+    assert(map && r && rule);
     ckpt_tensor *head = ckpt_head_of(map), *table = ckpt_head_table(map);
     ckpt_rm_capture c;
 
-    if (!head || !ckpt_rm_match(name, head->name, &c))
+    if (!head || !ckpt_rm_match(&rule->term[0].at[0], head->name, &c))
         return CKPT_OK;
+    if (table && rhd_drops(r, rule->side, table))
+        return CKPT_OK; // a part of the model without its vocabulary
     if (table && table->owner == head)
         return CKPT_OK; // the same values
     return table ? ckpt_head_tie(map, head, table, err)

@@ -24,10 +24,11 @@ bool ckpt_head_same_shape(const ckpt_tensor *a, const ckpt_tensor *b);
 int ckpt_head_tie(ckpt_map *map, ckpt_tensor *head, ckpt_tensor *table, ckpt_err *err);
 
 /*
- * If a rule drops the model's head, make it another name of the embedding first.
+ * If a rule drops the model's head, but no rule of that side drops the embedding, make the head
+ * another name of the embedding first.
  *
  * Errors  as above; CKPT_EMISSING: there is no embedding
  */
-int ckpt_head_dropped(ckpt_map *map, const ckpt_rm_term *name, ckpt_err *err);
+int ckpt_head_dropped(ckpt_map *map, const ckpt_remap *r, const ckpt_rm_rule *rule, ckpt_err *err);
 
 #endif

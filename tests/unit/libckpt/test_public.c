@@ -193,7 +193,7 @@ static void same_tensors(const ckpt_map *a, const ckpt_map *b)
         fail_msg("%s", err.text);
 }
 
-/* Arrays in memory are written to each format that takes tensors, and are read back. */
+/* Arrays in memory are written to each format that takes any tensors, and are read back. */
 static void memory_to_any_format(void **state)
 {
     char folder[FOLDER_PATH];
@@ -207,7 +207,10 @@ static void memory_to_any_format(void **state)
         ckpt_map *map = memory();
         ckpt_err err = {0};
         ckpt_target target = {.format = f->name, .path = folder_at(folder, f->name)};
-        if ((f->caps & CKPT_CAN_WRITE) && !(f->caps & CKPT_WRITES_STATE)) {
+        // a vision tower is more than tensors: a layout map must have made its keys
+        if (f->layout && strcmp(f->layout, "mmproj") == 0)
+            assert_int_equal(ckpt_convert(map, &target, &opts, NULL, NULL), CKPT_EUNSUPPORTED);
+        else if ((f->caps & CKPT_CAN_WRITE) && !(f->caps & CKPT_WRITES_STATE)) {
             if (ckpt_convert(map, &target, &opts, NULL, &err) != CKPT_OK)
                 fail_msg("%s: %s", f->name, err.text);
             ckpt_map *back = opened(target.path);

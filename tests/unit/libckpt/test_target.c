@@ -60,7 +60,7 @@ static void test_formats(void **state)
     refused(&(ckpt_target){.path = "x"}, "needs a format and a path");
     refused(&(ckpt_target){.format = "hf"}, "needs a format and a path");
     refused(&(ckpt_target){.format = "nonsense", .path = "x"},
-            "torch, safetensors, gguf, npz, universal, hf");
+            "torch, safetensors, gguf, mmproj, npz, universal, hf");
     refused(&(ckpt_target){.format = "torch-legacy", .path = "x"}, "cannot be written");
     assert_int_equal(ckpt_format_caps("nonsense"), 0);
     assert_true(ckpt_format_caps("hf") & CKPT_IS_FOLDER);

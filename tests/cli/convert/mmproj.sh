@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+# The vision tower and projector of a model as llama.cpp's second file, and what is refused.
+model() { # FOLDER: a Qwen2.5-VL of two layers
+    mkdir "$1"
+    python3 - "$1" <<'PY'
+import json
+import struct
+import sys
+
+vision, text = 8, 16
+shapes = {'visual.patch_embed.proj.weight': (vision, 3, 2, 4, 4), 'visual.merger.ln_q.weight': (vision,),
+          'model.embed_tokens.weight': (32, text), 'lm_head.weight': (32, text), 'model.norm.weight': (text,)}
+for i in 0, 2:
+    shapes['visual.merger.mlp.%d.weight' % i] = (text if i else 4 * vision, 4 * vision)
+    shapes['visual.merger.mlp.%d.bias' % i] = (text if i else 4 * vision,)
+for i in range(2):
+    for name, rows, columns in (('attn.qkv', 3 * vision, vision), ('attn.proj', vision, vision), ('mlp.gate_proj', 12, vision),
+                                ('mlp.up_proj', 12, vision), ('mlp.down_proj', vision, 12)):
+        shapes['visual.blocks.%d.%s.weight' % (i, name)] = (rows, columns)
+        shapes['visual.blocks.%d.%s.bias' % (i, name)] = (rows,)
+    for n in 1, 2:
+        shapes['visual.blocks.%d.norm%d.weight' % (i, n)] = (vision,)
+head, data = {}, b''
+for name, shape in shapes.items():
+    n = 1
+    for s in shape:
+        n *= s
+    more = struct.pack('<%df' % n, *((i * 37 + len(data)) % 101 / 64 - 0.5 for i in range(n)))
+    head[name] = {'dtype': 'F32', 'shape': shape, 'data_offsets': [len(data), len(data) + len(more)]}
+    data += more
+head = json.dumps(head).encode()
+with open(sys.argv[1] + '/model.safetensors', 'wb') as f:
+    f.write(struct.pack('<Q', len(head)) + head + data)
+with open(sys.argv[1] + '/config.json', 'w') as f:
+    json.dump({'architectures': ['Qwen2_5_VLForConditionalGeneration'], 'model_type': 'qwen2_5_vl', 'hidden_size': text, 'vocab_size': 32,
+               'num_attention_heads': 2, 'num_hidden_layers': 0, 'rms_norm_eps': 1e-5, 'vision_config': {
+                   'depth': 2, 'hidden_size': vision, 'intermediate_size': 12, 'num_heads': 2, 'patch_size': 4, 'out_hidden_size': text,
+                   'fullatt_block_indexes': [1], 'window_size': 112, 'hidden_act': 'silu'}}, f)
+with open(sys.argv[1] + '/preprocessor_config.json', 'w') as f:
+    json.dump({'image_mean': [0.5, 0.25, 0.125], 'image_std': [0.75, 0.5, 0.625]}, f)
+PY
+}
+model vl
+ckpt convert vl mmproj.gguf --to mmproj --dtype f16 2>&1 | grep -v '^wrote'
+ckpt ls mmproj.gguf
+ckpt tree mmproj.gguf
+ckpt verify -q mmproj.gguf --made-from vl && echo made from it
+echo "-- elements: the second third of qkv is k, the second image of the patches their second half"
+python3 -c '
+import subprocess
+def raw(path, name, *how):
+    return subprocess.run(["ckpt", "cat", "-qa", "--raw", *how, path, name], capture_output=True, check=True).stdout
+q, p = raw("vl", "visual.blocks.1.attn.qkv.bias"), raw("vl", "visual.patch_embed.proj.weight", "--dtype", "f16")
+print(raw("mmproj.gguf", "v.blk.1.attn_k.bias") == q[32:64])
+print(raw("mmproj.gguf", "v.patch_embd.weight.1") == b"".join(p[i + 32:i + 64] for i in range(0, len(p), 64)))
+'
+echo "-- refused"
+rm vl/preprocessor_config.json
+ckpt convert -q vl x.gguf --to mmproj
+ckpt convert -q vl x.gguf --to mmproj --dtype q4_k
+ckpt convert -q vl x.gguf --to mmproj --dtype q4_k_m
+ckpt convert -q vl x.gguf --to mmproj --max-shard-size 1KB
+ckpt convert -q vl x.gguf --to mmproj --map none
+ckpt convert -q "$FIXTURES/gguf_llama_deep/hf" x.gguf --to mmproj
+# in processor_config.json, as transformers 5 writes it
+echo '{"image_processor": {"image_mean": [0.5, 0.25, 0.125], "image_std": [0.75, 0.5, 0.625]}}' >vl/processor_config.json
+ckpt convert -q vl again.gguf --to mmproj --dtype f16 && cmp mmproj.gguf again.gguf && echo the same
+sed -i 's/112/56/' vl/config.json
+ckpt convert -q vl x.gguf --to mmproj
+ls
