@@ -12,12 +12,11 @@
 #include <string.h>
 
 #include "formats/peft/lora.h"
-
-#include "libckpt/base/cast.h"
+#include "formats/peft/product.h"
 
 enum {
-    LW_TILE = 1024,      /* columns */
-    LW_STRETCH = 1 << 16 /* elements read at a time for norms */
+    LW_TILE = CKPT_PEFT_TILE, /* columns */
+    LW_STRETCH = 1 << 16      /* elements read at a time for norms */
 };
 
 typedef struct lw_make {
@@ -26,51 +25,6 @@ typedef struct lw_make {
     const ckpt_tensor *input[4];
     float *factor; /* DoRA: factor of each output */
 } lw_make;
-
-/* acc[0..n-1] += the sum over k of left[k] * right[k][0..n-1]; `by` is the stride of right's
- * rows. */
-#define LW_PRODUCT                                                                                 \
-    uint64_t k = 0;                                                                                \
-    for (; k + 4 <= rank; k += 4, right += 4 * by) {                                               \
-        const float a = left[k], b = left[k + 1], c = left[k + 2], d = left[k + 3];                \
-        const float *p = right, *q = p + by, *r = q + by, *s = r + by;                             \
-        for (uint64_t j = 0; j < n; j++)                                                           \
-            acc[j] += a * p[j] + b * q[j] + (c * r[j] + d * s[j]);                                 \
-    }                                                                                              \
-    for (; k < rank; k++, right += by) {                                                           \
-        for (uint64_t j = 0; j < n; j++)                                                           \
-            acc[j] += left[k] * right[j];                                                          \
-    }
-
-static void lw_product_portable(float *restrict acc, const float *restrict left,
-                                const float *restrict right, uint64_t by, uint64_t rank, uint64_t n)
-{
-    LW_PRODUCT
-}
-
-#if defined(__x86_64__)
-/* The same operations in the same order with eight lanes.  FMA is not used, so that the result has
- * the same bits. */
-__attribute__((target("avx2"))) static void lw_product_avx2(float *restrict acc,
-                                                            const float *restrict left,
-                                                            const float *restrict right,
-                                                            uint64_t by, uint64_t rank, uint64_t n)
-{
-    LW_PRODUCT
-}
-#endif
-
-static void lw_product(float *acc, const float *left, const float *right, uint64_t by,
-                       uint64_t rank, uint64_t n)
-{
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) {
-        lw_product_avx2(acc, left, right, by, rank, n);
-        return;
-    }
-#endif
-    lw_product_portable(acc, left, right, by, rank, n);
-}
 
 /* ---- the factors ---- */
 
@@ -143,21 +97,6 @@ static int lw_factors(const lw_make *m, ckpt_inputs *in, float **left, float **r
 
 /* ---- ranges ---- */
 
-/* Round values to a 16-bit dtype; NONE: do nothing. */
-static void lw_round(ckpt_dtype dtype, float *x, uint64_t n)
-{
-    uint16_t narrow[LW_TILE];
-
-    if (dtype == CKPT_DTYPE_NONE)
-        return;
-    for (uint64_t i = 0; i < n; i += LW_TILE) {
-        uint64_t some = n - i < LW_TILE ? n - i : LW_TILE;
-
-        ckpt_cast_find(dtype, CKPT_F32)(narrow, x + i, (size_t)some);
-        ckpt_cast_find(CKPT_F32, dtype)(x + i, narrow, (size_t)some);
-    }
-}
-
 /* The dtype of intermediate steps: DoRA of a 16-bit adapter on a base of that dtype rounds each
  * step in torch. */
 static ckpt_dtype lw_steps(const ckpt_lora *o)
@@ -171,10 +110,10 @@ static void lw_tile(const ckpt_lora *o, float *to, const float *left, const floa
 {
     float acc[LW_TILE] = {0};
 
-    lw_product(acc, left, right, o->cols, o->rank, n);
+    ckpt_peft_product(acc, left, right, o->cols, o->rank, n);
     for (uint64_t j = 0; j < n; j++)
         acc[j] *= (float)o->scale;
-    lw_round(o->round, acc, n);
+    ckpt_peft_round(o->round, acc, n);
     for (uint64_t j = 0; j < n; j++)
         to[j] += acc[j];
 }
@@ -215,7 +154,7 @@ static int lw_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, 
     int rc = n > 0 ? lw_stretch(m, in, x, n, at, err) : CKPT_OK;
 
     if (rc == CKPT_OK && m->factor)
-        lw_round(lw_steps(o), x, n);
+        ckpt_peft_round(lw_steps(o), x, n);
     for (uint64_t i = 0; rc == CKPT_OK && m->factor && i < n; i++)
         x[i] *= m->factor[o->turned ? (at + i) % o->cols : (at + i) / o->cols % o->rows];
     return rc;
@@ -235,7 +174,7 @@ static int lw_squares(const lw_make *m, ckpt_inputs *in, double *sum, ckpt_err *
 
         rc = lw_stretch(m, in, x, n, at, err);
         if (rc == CKPT_OK)
-            lw_round(lw_steps(o), x, n);
+            ckpt_peft_round(lw_steps(o), x, n);
         for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
             sum[o->turned ? (at + i) % o->cols : (at + i) / o->cols] += (double)x[i] * (double)x[i];
     }
@@ -262,9 +201,9 @@ static int lw_prepare(ckpt_make *make, ckpt_inputs *in, ckpt_err *err)
     for (uint64_t i = 0; rc == CKPT_OK && i < n_out; i++) {
         float norm = (float)sqrt(sum[i]);
 
-        lw_round(lw_steps(&m->of), &norm, 1);
+        ckpt_peft_round(lw_steps(&m->of), &norm, 1);
         m->factor[i] /= norm;
-        lw_round(lw_steps(&m->of), &m->factor[i], 1);
+        ckpt_peft_round(lw_steps(&m->of), &m->factor[i], 1);
     }
     ckpt_free(sum);
     return rc;
