@@ -52,25 +52,55 @@ static int ad_saved(ckpt_adapting *a, const char *name, const ckpt_tensor *by)
     return rc;
 }
 
+/* Refuse parts of another kind of adapter; *any: the module has parts of this one. */
+static int ad_parts(ckpt_adapting *a, const ckpt_adapt_module *m, bool *any)
+{
+    for (unsigned i = 0; i < CKPT_PEFT_N_PARTS; i++) {
+        const ckpt_peft_kind kind = ckpt_peft_kind_of((ckpt_peft_part)i);
+
+        if (m->part[i] && kind != CKPT_PEFT_N_KINDS && kind != a->config.kind)
+            return ckpt_fail(a->err, CKPT_EMISMATCH,
+                             "%s: %.200s is a tensor of %s, but the peft_type in %s is %s",
+                             a->opts.path, m->part[i]->name, ckpt_peft_kind_name(kind),
+                             a->config.path, ckpt_peft_kind_name(a->config.kind));
+        *any = *any || (m->part[i] && kind == a->config.kind);
+    }
+    return CKPT_OK;
+}
+
+/* Merge the tensors of LoRA. */
+static int ad_module_lora(ckpt_adapting *a, const ckpt_adapt_module *m)
+{
+    const bool pair = m->part[CKPT_PEFT_A] || m->part[CKPT_PEFT_B] || m->part[CKPT_PEFT_TABLE_A] ||
+                      m->part[CKPT_PEFT_TABLE_B];
+    int rc = pair ? ckpt_adapt_lora(a, m) : CKPT_OK;
+
+    if (rc == CKPT_OK && m->part[CKPT_PEFT_B_BIAS])
+        rc = ckpt_adapt_lora_bias(a, m);
+    if (rc == CKPT_OK && !pair && m->part[CKPT_PEFT_MAGNITUDE])
+        rc = ckpt_fail(a->err, CKPT_EMISSING, "%s: %.200s has neither lora_A nor lora_B",
+                       a->opts.path, m->name);
+    return rc;
+}
+
 static int ad_module_whole(ckpt_adapting *a, const ckpt_adapt_module *m)
 {
     const ckpt_tensor *bias = m->part[CKPT_PEFT_BASE_BIAS], *plain = m->part[CKPT_PEFT_PLAIN];
-    bool pair = m->part[CKPT_PEFT_A] || m->part[CKPT_PEFT_B] || m->part[CKPT_PEFT_TABLE_A] ||
-                m->part[CKPT_PEFT_TABLE_B];
-    int rc = plain ? ad_saved(a, m->name, plain) : CKPT_OK;
+    bool any = false;
+    int rc = ad_parts(a, m, &any);
 
+    if (rc == CKPT_OK && plain)
+        rc = ad_saved(a, m->name, plain);
     if (rc == CKPT_OK && bias) {
         const char *name = ckpt_adapt_name(a, m->name, "bias");
 
         rc = name ? ckpt_adapt_plain(a, name, bias) : ckpt_fail_memory(a->err);
     }
-    if (rc == CKPT_OK && pair)
-        rc = ckpt_adapt_lora(a, m);
-    if (rc == CKPT_OK && m->part[CKPT_PEFT_B_BIAS])
-        rc = ckpt_adapt_lora_bias(a, m);
-    if (rc == CKPT_OK && !pair && (m->part[CKPT_PEFT_MAGNITUDE] || m->part[CKPT_PEFT_BASE_WEIGHT]))
-        rc = ckpt_fail(a->err, CKPT_EMISSING, "%s: %.200s has neither lora_A nor lora_B",
-                       a->opts.path, m->name);
+    if (rc == CKPT_OK && any)
+        rc = a->config.kind == CKPT_PEFT_KIND_LORA ? ad_module_lora(a, m) : ckpt_adapt_kind(a, m);
+    if (rc == CKPT_OK && !any && m->part[CKPT_PEFT_BASE_WEIGHT])
+        rc = ckpt_fail(a->err, CKPT_EMISSING, "%s: %.200s has no tensors of %s", a->opts.path,
+                       m->name, ckpt_peft_kind_name(a->config.kind));
     return rc;
 }
 
@@ -100,6 +130,18 @@ static bool ad_unwrap(const ckpt_adapting *a, ckpt_peft_name *name)
     return name->module != NULL;
 }
 
+/* Take one of VeRA's matrices that belong to no module; false for other tensors. */
+static bool ad_shared(ckpt_adapting *a, const ckpt_tensor *t)
+{
+    const bool is_a = strcmp(t->name, CKPT_PEFT_VERA_SHARED_A) == 0;
+
+    if (a->config.kind != CKPT_PEFT_KIND_VERA ||
+        (!is_a && strcmp(t->name, CKPT_PEFT_VERA_SHARED_B) != 0))
+        return false;
+    *(is_a ? &a->shared_a : &a->shared_b) = t->owner ? t->owner : t;
+    return true;
+}
+
 /* List the adapter's tensors, sorted by module. */
 static int ad_list(ckpt_adapting *a)
 {
@@ -110,16 +152,19 @@ static int ad_list(ckpt_adapting *a)
         return ckpt_fail_memory(a->err);
     for (size_t i = 0; i < c->tensors.n; i++) {
         const ckpt_tensor *t = c->tensors.at[i];
+        ckpt_adapt_item *item = &a->item[a->n_items];
 
-        if (!ckpt_peft_parse(&a->item[i].name, t->name))
+        if (ad_shared(a, t))
+            continue;
+        if (!ckpt_peft_parse(&item->name, t->name))
             return ckpt_fail(a->err, CKPT_EFORMAT,
                              "%s: tensor %.200s: names of an adapter begin with base_model.model.",
                              a->opts.path, t->name);
-        a->item[i].t = t->owner ? t->owner : t;
-        if (a->item[i].name.part == CKPT_PEFT_PLAIN && !ad_unwrap(a, &a->item[i].name))
+        item->t = t->owner ? t->owner : t;
+        if (item->name.part == CKPT_PEFT_PLAIN && !ad_unwrap(a, &item->name))
             return ckpt_fail_memory(a->err);
+        a->n_items++;
     }
-    a->n_items = c->tensors.n;
     qsort(a->item, a->n_items, sizeof *a->item, ad_order);
     return CKPT_OK;
 }
@@ -169,7 +214,8 @@ static int ad_say(ckpt_adapting *a)
     return rc == CKPT_OK ? ckpt_map_note(a->map, CKPT_INFO, a->err,
                                          "%s: %" PRIu64 " weights merged, %" PRIu64
                                          " replaced; all of its %zu tensors are used",
-                                         a->opts.path, a->n_merged, a->n_replaced, a->n_items)
+                                         a->opts.path, a->n_merged, a->n_replaced,
+                                         a->n_items + (a->shared_a != NULL) + (a->shared_b != NULL))
                          : rc;
 }
 

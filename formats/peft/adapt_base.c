@@ -56,7 +56,7 @@ const char *ckpt_adapt_shape(char text[120], const ckpt_tensor *t)
 /* ---- whole tensors ---- */
 
 /* Replace the base's tensor by the adapter's; exports keep the base's dtype. */
-static int ad_put_whole(ckpt_adapting *a, ckpt_tensor *t, const ckpt_tensor *by)
+static int ab_put_whole(ckpt_adapting *a, ckpt_tensor *t, const ckpt_tensor *by)
 {
     char mine[120], theirs[120];
 
@@ -78,7 +78,7 @@ static int ad_put_whole(ckpt_adapting *a, ckpt_tensor *t, const ckpt_tensor *by)
 }
 
 /* Add a tensor that the base lacks: a new head, or one that was tied. */
-static int ad_add_whole(ckpt_adapting *a, const char *name, const ckpt_tensor *by)
+static int ab_add_whole(ckpt_adapting *a, const char *name, const ckpt_tensor *by)
 {
     ckpt_tensor like = *by, *made = NULL;
     int rc;
@@ -103,7 +103,7 @@ static int ad_add_whole(ckpt_adapting *a, const char *name, const ckpt_tensor *b
 }
 
 /* Number of bytes of a name's last two parts ("lm_head.weight"), or of the whole name. */
-static size_t ad_last_two(const char *name)
+static size_t ab_last_two(const char *name)
 {
     size_t n = strlen(name), i = n;
 
@@ -116,7 +116,7 @@ static size_t ad_last_two(const char *name)
 
 /* Number of bytes of a name up to the dot after its first number ("model.layers.3."); 0: the name
  * has no number. */
-static size_t ad_layer(const char *name)
+static size_t ab_layer(const char *name)
 {
     for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
         size_t n = strspn(dot + 1, "0123456789");
@@ -128,10 +128,10 @@ static size_t ad_layer(const char *name)
 }
 
 /* True if a name's module is the head of a language model, under any of its names. */
-static bool ad_is_head(const char *name)
+static bool ab_is_head(const char *name)
 {
     static const char *const heads[] = {"lm_head.", "embed_out.", "output_layer.", NULL};
-    const char *last = name + strlen(name) - ad_last_two(name);
+    const char *last = name + strlen(name) - ab_last_two(name);
 
     for (size_t i = 0; heads[i]; i++) {
         if (strncmp(last, heads[i], strlen(heads[i])) == 0)
@@ -141,30 +141,30 @@ static bool ad_is_head(const char *name)
 }
 
 /* True if the base's tensor t may be the tensor `name` of the adapter, under another name. */
-static bool ad_may_be(const ckpt_tensor *t, const char *name, const ckpt_tensor *by)
+static bool ab_may_be(const ckpt_tensor *t, const char *name, const ckpt_tensor *by)
 {
-    size_t n = ad_last_two(name), m = strlen(t->name);
+    size_t n = ab_last_two(name), m = strlen(t->name);
 
     if (t->owner || t->ndim != by->ndim)
         return false;
-    if (ad_is_head(name))
-        return ad_is_head(t->name);
-    return t->n_elems == by->n_elems && !ad_layer(t->name) == !ad_layer(name) && m >= n &&
+    if (ab_is_head(name))
+        return ab_is_head(t->name);
+    return t->n_elems == by->n_elems && !ab_layer(t->name) == !ab_layer(name) && m >= n &&
            (m == n || t->name[m - n - 1] == '.') &&
            memcmp(t->name + m - n, name + strlen(name) - n, n) == 0;
 }
 
 /* Add a tensor whose name the base lacks, unless the base may have it under another name: the
  * output would then have both, and loaders would take the untrained one. */
-static int ad_add_new(ckpt_adapting *a, const char *name, const ckpt_tensor *by)
+static int ab_add_new(ckpt_adapting *a, const char *name, const ckpt_tensor *by)
 {
-    size_t n = ad_layer(name), bare = n ? (size_t)(strchr(name, '.') + 1 - name) : 0;
+    size_t n = ab_layer(name), bare = n ? (size_t)(strchr(name, '.') + 1 - name) : 0;
     bool inside = false;
 
     for (size_t i = 0; i < a->map->tensors.n; i++) {
         const ckpt_tensor *t = a->map->tensors.at[i];
 
-        if (ad_may_be(t, name, by))
+        if (ab_may_be(t, name, by))
             return ckpt_fail(a->err, CKPT_EUNSUPPORTED,
                              "%s: the base has no %.200s, but its %.200s may be the same tensor: "
                              "rename it to the adapter's name first (ckpt convert --rename), or "
@@ -179,7 +179,7 @@ static int ad_add_new(ckpt_adapting *a, const char *name, const ckpt_tensor *by)
                          "%s: the base has no %.200s, though it has other tensors of that layer: "
                          "the adapter may belong to another base",
                          a->opts.path, name);
-    return ad_add_whole(a, name, by);
+    return ab_add_whole(a, name, by);
 }
 
 int ckpt_adapt_plain(ckpt_adapting *a, const char *name, const ckpt_tensor *by)
@@ -196,9 +196,9 @@ int ckpt_adapt_plain(ckpt_adapting *a, const char *name, const ckpt_tensor *by)
                          "scale: leave the weight at 1",
                          a->opts.path, by->name);
     if (t && (saved || is_bias || is_table))
-        return ad_put_whole(a, t, by);
+        return ab_put_whole(a, t, by);
     if (saved)
-        return ad_add_new(a, name, by);
+        return ab_add_new(a, name, by);
     return ckpt_fail(a->err, t ? CKPT_EUNSUPPORTED : CKPT_EMISSING,
                      "%s: %.200s %s, and %s does not say that it was trained: every tensor of an "
                      "adapter must be used",
@@ -232,7 +232,7 @@ const ckpt_make *ckpt_adapt_merged(const ckpt_adapting *a, const ckpt_tensor *t)
 
 /* Refuse DoRA together with another adapter, because DoRA's norms are those of the unchanged
  * base. */
-static int ad_alone(ckpt_adapting *a, const ckpt_tensor *t, bool dora)
+static int ab_alone(ckpt_adapting *a, const ckpt_tensor *t, bool dora)
 {
     const ckpt_make *made = ckpt_adapt_merged(a, t);
 
@@ -245,7 +245,7 @@ static int ad_alone(ckpt_adapting *a, const ckpt_tensor *t, bool dora)
 }
 
 /* Check that updates can be added to the tensor's dtype. */
-static int ad_floats(ckpt_adapting *a, const ckpt_tensor *t)
+static int ab_floats(ckpt_adapting *a, const ckpt_tensor *t)
 {
     if (t->dtype == CKPT_F32 || t->dtype == CKPT_F16 || t->dtype == CKPT_BF16)
         return CKPT_OK;
@@ -264,15 +264,15 @@ int ckpt_adapt_hide(const ckpt_tensor **out, ckpt_adapting *a, ckpt_tensor *t,
                     const ckpt_tensor *by, bool alone)
 {
     assert(out && a && t);
-    int rc = ad_floats(a, t);
+    int rc = ab_floats(a, t);
 
     // a second adapter adds to the merged tensor, not to an unmodified copy in its file
     if (ckpt_adapt_merged(a, t))
         by = NULL;
     if (rc == CKPT_OK)
-        rc = ad_alone(a, t, alone);
+        rc = ab_alone(a, t, alone);
     if (rc == CKPT_OK && by)
-        rc = ad_put_whole(a, t, by);
+        rc = ab_put_whole(a, t, by);
     if (rc != CKPT_OK)
         return rc;
     a->n_replaced -= by != NULL;

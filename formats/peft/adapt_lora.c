@@ -9,12 +9,12 @@
 #include "formats/peft/adapting.h"
 #include "formats/peft/lora.h"
 
-static bool ad_shape_is(const ckpt_tensor *t, uint64_t rows, uint64_t cols)
+static bool al_shape_is(const ckpt_tensor *t, uint64_t rows, uint64_t cols)
 {
     return t->ndim == 2 && t->shape[0] == rows && t->shape[1] == cols;
 }
 
-static int ad_misfit(ckpt_adapting *a, const ckpt_adapt_module *m, const ckpt_tensor *t)
+static int al_misfit(ckpt_adapting *a, const ckpt_adapt_module *m, const ckpt_tensor *t)
 {
     const ckpt_tensor *pa =
         m->part[CKPT_PEFT_A] ? m->part[CKPT_PEFT_A] : m->part[CKPT_PEFT_TABLE_A];
@@ -31,7 +31,7 @@ static int ad_misfit(ckpt_adapting *a, const ckpt_adapt_module *m, const ckpt_te
 
 /* Check the shapes for a stack of experts: B has the experts' columns interleaved, A has one
  * expert's rows after another. */
-static bool ad_fits_stack(const ckpt_adapting *a, ckpt_lora *o, const ckpt_tensor *t)
+static bool al_fits_stack(const ckpt_adapting *a, ckpt_lora *o, const ckpt_tensor *t)
 {
     bool gpt_oss = a->model_type && strcmp(a->model_type, "gpt_oss") == 0;
     uint64_t n_in, n_out;
@@ -50,14 +50,14 @@ static bool ad_fits_stack(const ckpt_adapting *a, ckpt_lora *o, const ckpt_tenso
 }
 
 /* Derive the update's layout from the shapes; false if they do not fit. */
-static bool ad_fits(const ckpt_adapting *a, ckpt_lora *o, const char *module, const ckpt_tensor *t)
+static bool al_fits(const ckpt_adapting *a, ckpt_lora *o, const char *module, const ckpt_tensor *t)
 {
     uint64_t n_in, n_out = o->b->shape[0], wide = o->rank;
 
     if (o->a->ndim < 2 || o->b->ndim < 2 || o->a->shape[0] == 0 || t->n_elems == 0)
         return false;
     if (t->ndim == 3 && o->a->ndim == 2)
-        return ad_fits_stack(a, o, t);
+        return al_fits_stack(a, o, t);
     n_in = o->a->n_elems / o->a->shape[0];
     o->n_mats = 1;
     o->rank = o->a->shape[0];
@@ -69,15 +69,15 @@ static bool ad_fits(const ckpt_adapting *a, ckpt_lora *o, const char *module, co
         o->cols = n_in;
         return t->ndim == o->a->ndim && t->shape[0] == n_out && t->n_elems / n_out == n_in;
     }
-    o->turned = ad_shape_is(t, n_in, n_out) && (n_in != n_out || ckpt_adapt_is_conv1d(a, module));
+    o->turned = al_shape_is(t, n_in, n_out) && (n_in != n_out || ckpt_adapt_is_conv1d(a, module));
     o->rows = o->turned ? n_in : n_out;
     o->cols = o->turned ? n_out : n_in;
-    return o->turned || ad_shape_is(t, n_out, n_in);
+    return o->turned || al_shape_is(t, n_out, n_in);
 }
 
 /* Set the scale, which includes the adapter's weight, and check the rank in the configuration
  * against the file. */
-static int ad_scale(ckpt_adapting *a, ckpt_lora *o, const char *module)
+static int al_scale(ckpt_adapting *a, ckpt_lora *o, const char *module)
 {
     uint64_t rank = 0;
     double scale = 0;
@@ -93,7 +93,7 @@ static int ad_scale(ckpt_adapting *a, ckpt_lora *o, const char *module)
 }
 
 /* Make t the sum of itself and the update o; `by` replaces t as the base unless NULL. */
-static int ad_merge(ckpt_adapting *a, ckpt_tensor *t, ckpt_lora *o, const ckpt_tensor *by)
+static int al_merge(ckpt_adapting *a, ckpt_tensor *t, ckpt_lora *o, const ckpt_tensor *by)
 {
     ckpt_dtype d = o->b->dtype;
     int rc = ckpt_adapt_hide(&o->base, a, t, by, o->magnitude != NULL);
@@ -109,7 +109,7 @@ static int ad_merge(ckpt_adapting *a, ckpt_tensor *t, ckpt_lora *o, const ckpt_t
  * there are several.  peft wraps a module once more for each adapted parameter (".base_layer").
  * o->name: the parameter's name, by which peft looks up rank and alpha.
  */
-static ckpt_tensor *ad_parameter(ckpt_adapting *a, ckpt_lora *o, const char *module, bool *many)
+static ckpt_tensor *al_parameter(ckpt_adapting *a, ckpt_lora *o, const char *module, bool *many)
 {
     ckpt_seq all = a->config.parameters ? ckpt_value_seq(a->config.parameters) : (ckpt_seq){0};
     ckpt_tensor *found = NULL;
@@ -133,7 +133,7 @@ static ckpt_tensor *ad_parameter(ckpt_adapting *a, ckpt_lora *o, const char *mod
         if (!whole || m < v->as.text.n || strcmp(whole + m - v->as.text.n, v->as.text.at) != 0)
             continue;
         t = ckpt_adapt_find(a, whole);
-        if (!t || !ad_fits(a, &try, module, t))
+        if (!t || !al_fits(a, &try, module, t))
             continue;
         *many = found != NULL && found != t;
         found = t;
@@ -143,10 +143,10 @@ static ckpt_tensor *ad_parameter(ckpt_adapting *a, ckpt_lora *o, const char *mod
 }
 
 /* Find the tensor that a pair of factors updates. */
-static int ad_target(ckpt_adapting *a, const ckpt_adapt_module *m, ckpt_lora *o, ckpt_tensor **out)
+static int al_target(ckpt_adapting *a, const ckpt_adapt_module *m, ckpt_lora *o, ckpt_tensor **out)
 {
     bool many;
-    ckpt_tensor *t = ad_parameter(a, o, m->name, &many);
+    ckpt_tensor *t = al_parameter(a, o, m->name, &many);
     const char *name = ckpt_adapt_name(a, m->name, "weight");
 
     if (!name)
@@ -167,7 +167,7 @@ static int ad_target(ckpt_adapting *a, const ckpt_adapt_module *m, ckpt_lora *o,
                          name,
                          strstr(name, "lm_head") ? "its head is tied; --untie writes a separate one"
                                                  : "the adapter may belong to another base");
-    return ad_fits(a, o, m->name, t) ? CKPT_OK : ad_misfit(a, m, t);
+    return al_fits(a, o, m->name, t) ? CKPT_OK : al_misfit(a, m, t);
 }
 
 int ckpt_adapt_lora(ckpt_adapting *a, const ckpt_adapt_module *m)
@@ -184,24 +184,24 @@ int ckpt_adapt_lora(ckpt_adapting *a, const ckpt_adapt_module *m)
                          "%s: %.200s has only one of lora_A and lora_B: the file is cut, or is "
                          "only a part of an adapter",
                          a->opts.path, m->name);
-    rc = ad_target(a, m, &o, &t);
+    rc = al_target(a, m, &o, &t);
     if (rc == CKPT_OK && table) {
         // an embedding is always transposed, even if it is square: [rows, width]
         o.turned = true;
         o.rows = t->shape[0];
         o.cols = t->ndim == 2 ? t->shape[1] : 0;
         if (o.a->shape[1] != o.rows || o.b->shape[0] != o.cols)
-            return ad_misfit(a, m, t);
+            return al_misfit(a, m, t);
         a->table = ckpt_adapt_merged(a, t) ? a->table : t;
         // peft rounds an embedding's update to the embedding's dtype, unlike a linear module's
         if (!o.magnitude && (t->dtype == CKPT_F16 || t->dtype == CKPT_BF16))
             o.round = t->dtype;
     }
     if (rc == CKPT_OK && o.magnitude && (o.n_mats != 1 || o.magnitude->n_elems != o.b->shape[0]))
-        return ad_misfit(a, m, t);
+        return al_misfit(a, m, t);
     if (rc == CKPT_OK)
-        rc = ad_scale(a, &o, m->name);
-    return rc == CKPT_OK ? ad_merge(a, t, &o, m->part[CKPT_PEFT_BASE_WEIGHT]) : rc;
+        rc = al_scale(a, &o, m->name);
+    return rc == CKPT_OK ? al_merge(a, t, &o, m->part[CKPT_PEFT_BASE_WEIGHT]) : rc;
 }
 
 int ckpt_adapt_lora_bias(ckpt_adapting *a, const ckpt_adapt_module *m)
@@ -217,6 +217,6 @@ int ckpt_adapt_lora_bias(ckpt_adapting *a, const ckpt_adapt_module *m)
                          " elements",
                          a->opts.path, m->name, o.b->n_elems);
     o.rows = t->n_elems;
-    rc = ad_scale(a, &o, m->name);
-    return rc == CKPT_OK ? ad_merge(a, t, &o, NULL) : rc;
+    rc = al_scale(a, &o, m->name);
+    return rc == CKPT_OK ? al_merge(a, t, &o, NULL) : rc;
 }

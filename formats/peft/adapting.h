@@ -24,6 +24,7 @@ typedef struct ckpt_adapting {
     bool headed;            /* the base may have an lm_head tied to its embedding */
     ckpt_adapt_item *item;  /* sorted by module */
     size_t n_items;
+    const ckpt_tensor *shared_a, *shared_b; /* VeRA's matrices, which are no item; or NULL */
     const ckpt_tensor *table; /* an embedding that this adapter changes first; or NULL */
     uint64_t n_merged, n_replaced;
     ckpt_err *err;
@@ -78,6 +79,14 @@ int ckpt_adapt_hide(const ckpt_tensor **out, ckpt_adapting *a, ckpt_tensor *t,
 /* Merge the factors of a linear module, a convolution, a stack of experts or an embedding (LoRA).
  */
 int ckpt_adapt_lora(ckpt_adapting *a, const ckpt_adapt_module *m);
+
+/*
+ * Merge a module of another kind than LoRA.
+ *
+ * Errors   CKPT_EMISSING, CKPT_EMISMATCH, CKPT_EUNSUPPORTED: tensors that are missing, do not fit
+ *          the base, or that peft does not give such a module; CKPT_ELIMIT
+ */
+int ckpt_adapt_kind(ckpt_adapting *a, const ckpt_adapt_module *m);
 
 /* lora_bias: add the scaled bias of B to the module's bias. */
 int ckpt_adapt_lora_bias(ckpt_adapting *a, const ckpt_adapt_module *m);

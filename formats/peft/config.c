@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/peft/config.h"
@@ -13,40 +14,81 @@
 
 #define AJ_MAX (UINT64_C(4) << 20) /* limit of the file's size in bytes */
 
-/* Members that do not affect merging: the adapter's origin, and training options. */
-static const char *const aj_known[] = {"task_type",
-                                       "peft_type",
-                                       "auto_mapping",
-                                       "peft_version",
-                                       "revision",
-                                       "inference_mode",
-                                       "r",
-                                       "target_modules",
-                                       "lora_alpha",
-                                       "exclude_modules",
-                                       "lora_dropout",
-                                       "fan_in_fan_out",
-                                       "bias",
-                                       "use_rslora",
-                                       "modules_to_save",
-                                       "init_lora_weights",
-                                       "layers_pattern",
-                                       "rank_pattern",
-                                       "layers_to_transform",
-                                       "base_model_name_or_path",
-                                       "alpha_pattern",
-                                       "megatron_core",
-                                       "eva_config",
-                                       "ensure_weight_tying",
-                                       "corda_config",
-                                       "loftq_config",
-                                       "lora_ga_config",
-                                       "qalora_group_size",
-                                       "use_dora",
-                                       "runtime_config",
-                                       "lora_bias",
-                                       "target_parameters",
-                                       NULL};
+#define AJ_ALL  ((1u << CKPT_PEFT_N_KINDS) - 1)
+#define AJ_LORA (1u << CKPT_PEFT_KIND_LORA)
+#define AJ_IA3  (1u << CKPT_PEFT_KIND_IA3)
+#define AJ_LOHA (1u << CKPT_PEFT_KIND_LOHA)
+#define AJ_LOKR (1u << CKPT_PEFT_KIND_LOKR)
+#define AJ_VERA (1u << CKPT_PEFT_KIND_VERA)
+#define AJ_OFT  (1u << CKPT_PEFT_KIND_OFT)
+
+/*
+ * The members that are read here, or do not affect merging: the adapter's origin, training options,
+ * and shapes, which the tensors show.  kinds: the kinds of adapters that have them.
+ */
+static const struct {
+    const char *name;
+    unsigned kinds;
+} aj_known[] = {
+    {"task_type", AJ_ALL},
+    {"peft_type", AJ_ALL},
+    {"auto_mapping", AJ_ALL},
+    {"peft_version", AJ_ALL},
+    {"revision", AJ_ALL},
+    {"inference_mode", AJ_ALL},
+    {"base_model_name_or_path", AJ_ALL},
+    {"target_modules", AJ_ALL},
+    {"exclude_modules", AJ_ALL},
+    {"modules_to_save", AJ_ALL},
+    {"layers_to_transform", AJ_ALL & ~AJ_IA3},
+    {"layers_pattern", AJ_ALL & ~AJ_IA3},
+    {"r", AJ_ALL & ~AJ_IA3},
+    {"fan_in_fan_out", AJ_LORA | AJ_IA3 | AJ_VERA | AJ_OFT},
+    {"bias", AJ_ALL},
+    {"rank_pattern", AJ_LORA | AJ_LOHA | AJ_LOKR},
+    {"alpha_pattern", AJ_LORA | AJ_LOHA | AJ_LOKR},
+    {"lora_alpha", AJ_LORA},
+    {"lora_dropout", AJ_LORA},
+    {"use_rslora", AJ_LORA},
+    {"init_lora_weights", AJ_LORA},
+    {"megatron_core", AJ_LORA},
+    {"eva_config", AJ_LORA},
+    {"ensure_weight_tying", AJ_LORA},
+    {"corda_config", AJ_LORA},
+    {"loftq_config", AJ_LORA},
+    {"lora_ga_config", AJ_LORA},
+    {"qalora_group_size", AJ_LORA},
+    {"use_dora", AJ_LORA},
+    {"runtime_config", AJ_LORA},
+    {"lora_bias", AJ_LORA},
+    {"target_parameters", AJ_LORA},
+    {"feedforward_modules", AJ_IA3},
+    {"init_ia3_weights", AJ_IA3},
+    {"init_weights", AJ_LOHA | AJ_LOKR | AJ_VERA | AJ_OFT},
+    {"alpha", AJ_LOHA | AJ_LOKR},
+    {"rank_dropout", AJ_LOHA | AJ_LOKR},
+    {"module_dropout", AJ_LOHA | AJ_LOKR | AJ_OFT},
+    {"use_effective_conv2d", AJ_LOHA | AJ_LOKR},
+    {"decompose_both", AJ_LOKR},
+    {"decompose_factor", AJ_LOKR},
+    {"rank_dropout_scale", AJ_LOKR},
+    {"projection_prng_key", AJ_VERA},
+    {"save_projection", AJ_VERA},
+    {"vera_dropout", AJ_VERA},
+    {"d_initial", AJ_VERA},
+    {"oft_block_size", AJ_OFT},
+    {"coft", AJ_OFT},
+    {"eps", AJ_OFT},
+    {"block_share", AJ_OFT},
+    {"use_cayley_neumann", AJ_OFT},
+    {"num_cayley_neumann_terms", AJ_OFT},
+};
+
+/* The peft_type of each kind. */
+static const char *const aj_kinds[CKPT_PEFT_N_KINDS] = {
+    [CKPT_PEFT_KIND_LORA] = "LORA", [CKPT_PEFT_KIND_IA3] = "IA3",   [CKPT_PEFT_KIND_LOHA] = "LOHA",
+    [CKPT_PEFT_KIND_LOKR] = "LOKR", [CKPT_PEFT_KIND_VERA] = "VERA", [CKPT_PEFT_KIND_OFT] = "OFT",
+};
 
 /* False for false, null, 0 and empty values, which are like an absent member. */
 static bool aj_is_set(const ckpt_value *v)
@@ -77,8 +119,8 @@ static bool aj_number(const ckpt_value *v, double *out)
     return true;
 }
 
-/* Check the kind of adapter; the message names it, because peft has twenty others. */
-static int aj_kind(const ckpt_value *config, const char *path, ckpt_err *err)
+/* Get the kind of adapter; the message names another one, because peft has thirty others. */
+static int aj_kind(ckpt_peft_config *c, const ckpt_value *config, const char *path, ckpt_err *err)
 {
     const ckpt_value *type = ckpt_value_get(config, "peft_type");
 
@@ -91,30 +133,36 @@ static int aj_kind(const ckpt_value *config, const char *path, ckpt_err *err)
                          "and values, before those of the prompt, and no weight of the base can "
                          "hold them; load the base and the adapter with PEFT",
                          path, type->as.text.at);
-    if (!ckpt_value_is(type, "LORA"))
-        return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s: an adapter of type %.60s: only LORA (DoRA and rsLoRA too) is merged; "
-                         "peft's merge_and_unload may merge this one",
-                         path, type->as.text.at);
-    return CKPT_OK;
+    for (int i = 0; i < CKPT_PEFT_N_KINDS; i++) {
+        if (ckpt_value_is(type, aj_kinds[i])) {
+            c->kind = (ckpt_peft_kind)i;
+            return CKPT_OK;
+        }
+    }
+    return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                     "%s: an adapter of type %.60s: only LORA (DoRA and rsLoRA too), IA3, LOHA, "
+                     "LOKR, VERA and OFT are merged; peft's merge_and_unload may merge this one",
+                     path, type->as.text.at);
 }
 
 /* Refuse unknown members that are set, because they may change the sum. */
-static int aj_members(const ckpt_value *config, const char *path, ckpt_err *err)
+static int aj_members(const ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err)
 {
+    const size_t n = sizeof aj_known / sizeof *aj_known;
     ckpt_dict all = ckpt_value_map(config);
 
     for (uint64_t i = 0; i < all.n; i++) {
         const char *key = all.at[i].key->as.text.at;
         size_t k = 0;
 
-        while (aj_known[k] && strcmp(aj_known[k], key) != 0)
+        while (k < n &&
+               (strcmp(aj_known[k].name, key) != 0 || !(aj_known[k].kinds & (1u << c->kind))))
             k++;
-        if (!aj_known[k] && aj_is_set(all.at[i].value))
+        if (k == n && aj_is_set(all.at[i].value))
             return ckpt_fail(err, CKPT_EUNSUPPORTED,
                              "%s: %.60s is set, and ckpt does not know what it does to the "
                              "weights: merge with peft's merge_and_unload",
-                             path, key);
+                             c->path, key);
     }
     return CKPT_OK;
 }
@@ -159,16 +207,73 @@ static bool aj_some_layers(const ckpt_value *config)
     return some;
 }
 
+/* Read r and alpha, of the kinds that have them. */
+static int aj_scale(ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err)
+{
+    const bool lora = c->kind == CKPT_PEFT_KIND_LORA, vera = c->kind == CKPT_PEFT_KIND_VERA;
+    const char *key = lora ? "lora_alpha" : "alpha";
+    double r = 0;
+
+    if (c->kind == CKPT_PEFT_KIND_IA3 || c->kind == CKPT_PEFT_KIND_OFT)
+        return CKPT_OK;
+    if (!aj_number(ckpt_value_get(config, "r"), &r) || r < 1 || r > 1e9 ||
+        (!vera && !aj_number(ckpt_value_get(config, key), &c->alpha)))
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: r%s%s must be %s, r at least 1", c->path,
+                         vera ? "" : " and ", vera ? "" : key, vera ? "a number" : "numbers");
+    c->r = (int64_t)r;
+    return CKPT_OK;
+}
+
+/* True if peft_version is at least 0.18; a missing one is older (peft writes it since 0.18). */
+static bool aj_since_18(const ckpt_value *config)
+{
+    const ckpt_value *v = ckpt_value_get(config, "peft_version");
+    const char *dot = v && v->kind == CKPT_V_STR ? strchr(v->as.text.at, '.') : NULL;
+
+    return dot && (strtol(v->as.text.at, NULL, 10) > 0 || strtol(dot + 1, NULL, 10) >= 18);
+}
+
+/* Read the members of OFT; their defaults are those of peft's OFTConfig. */
+static int aj_oft(ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err)
+{
+    const ckpt_value *series = ckpt_value_get(config, "use_cayley_neumann");
+    double terms = 5;
+
+    c->coft = aj_flag(config, "coft");
+    c->block_share = aj_flag(config, "block_share");
+    c->cayley_neumann = !series || aj_is_set(series);
+    c->eps = 6e-5;
+    if (!ckpt_value_get(config, "oft_block_size"))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: has no oft_block_size: adapters of OFT before peft 0.14 have other "
+                         "tensors; merge with that peft's merge_and_unload",
+                         c->path);
+    if (c->cayley_neumann && !aj_since_18(config))
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: use_cayley_neumann of a peft before 0.18, which computed the series "
+                         "in another way: merge with that peft's merge_and_unload",
+                         c->path);
+    if ((ckpt_value_get(config, "eps") && !aj_number(ckpt_value_get(config, "eps"), &c->eps)) ||
+        (ckpt_value_get(config, "num_cayley_neumann_terms") &&
+         !aj_number(ckpt_value_get(config, "num_cayley_neumann_terms"), &terms)) ||
+        !(terms >= 1 && terms <= 1000))
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: eps and num_cayley_neumann_terms must be numbers, the latter from 1 "
+                         "to 1000",
+                         c->path);
+    c->neumann_terms = (uint32_t)terms;
+    return CKPT_OK;
+}
+
 static int aj_fill(ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err)
 {
     const ckpt_value *bias = ckpt_value_get(config, "bias");
-    double r = 0;
+    int rc = aj_scale(c, config, err);
 
-    if (!aj_number(ckpt_value_get(config, "r"), &r) || r < 1 || r > 1e9 ||
-        !aj_number(ckpt_value_get(config, "lora_alpha"), &c->alpha))
-        return ckpt_fail(err, CKPT_EFORMAT, "%s: r and lora_alpha must be numbers, r at least 1",
-                         c->path);
-    c->r = (int64_t)r;
+    if (rc == CKPT_OK && c->kind == CKPT_PEFT_KIND_OFT)
+        rc = aj_oft(c, config, err);
+    if (rc != CKPT_OK)
+        return rc;
     c->rslora = aj_flag(config, "use_rslora");
     c->dora = aj_flag(config, "use_dora");
     c->lora_bias = aj_flag(config, "lora_bias");
@@ -180,6 +285,7 @@ static int aj_fill(ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err)
     c->saved = ckpt_value_get(config, "modules_to_save");
     c->parameters = ckpt_value_get(config, "target_parameters");
     c->some_layers = aj_some_layers(config);
+    c->feedforward = ckpt_value_get(config, "feedforward_modules");
     return ckpt_uni_patterns_new(&c->patterns, err);
 }
 
@@ -191,9 +297,9 @@ int ckpt_peft_config_read(ckpt_peft_config *out, ckpt_arena *a, const char *path
 
     *out = (ckpt_peft_config){.path = path};
     if (rc == CKPT_OK)
-        rc = aj_kind(config, path, err);
+        rc = aj_kind(out, config, path, err);
     if (rc == CKPT_OK)
-        rc = aj_members(config, path, err);
+        rc = aj_members(out, config, err);
     return rc == CKPT_OK ? aj_fill(out, config, err) : rc;
 }
 
@@ -203,6 +309,59 @@ void ckpt_peft_config_free(ckpt_peft_config *c)
     c->patterns = NULL;
 }
 
+const char *ckpt_peft_kind_name(ckpt_peft_kind kind)
+{
+    assert(kind < CKPT_PEFT_N_KINDS);
+    return aj_kinds[kind];
+}
+
+int ckpt_peft_only_lora(const ckpt_peft_config *c, const char *what, ckpt_err *err)
+{
+    assert(c && what);
+    if (c->kind == CKPT_PEFT_KIND_LORA)
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s: an adapter of type %s: only LORA %s", c->path,
+                     aj_kinds[c->kind], what);
+}
+
+/* Set *yes if a pattern between two texts matches a module's path from its start. */
+static int aj_match(const ckpt_peft_config *c, const char *before, const ckpt_value *pattern,
+                    const char *module, bool *yes, ckpt_err *err)
+{
+    char text[1024];
+    uint32_t number = 0;
+    int n = snprintf(text, sizeof text, "%s(%s)$", before, pattern->as.text.at);
+    int rc;
+
+    *yes = false;
+    if (n < 0 || (size_t)n >= sizeof text)
+        return ckpt_fail(err, CKPT_ELIMIT, "%s: a pattern is longer than %zu bytes", c->path,
+                         sizeof text);
+    rc = ckpt_uni_patterns_add(c->patterns, text, (uint64_t)n, &number, err);
+    return rc == CKPT_OK
+               ? ckpt_uni_patterns_match(c->patterns, number, module, strlen(module), yes, err)
+               : rc;
+}
+
+int ckpt_peft_feedforward(const ckpt_peft_config *c, const char *module, bool *yes, ckpt_err *err)
+{
+    assert(c && module && yes);
+    const ckpt_seq all = c->feedforward ? ckpt_value_seq(c->feedforward) : (ckpt_seq){0};
+    const size_t n = strlen(module);
+
+    *yes = false;
+    if (c->feedforward && c->feedforward->kind == CKPT_V_STR)
+        return aj_match(c, "", c->feedforward, module, yes, err);
+    for (uint64_t i = 0; i < all.n && !*yes; i++) {
+        const ckpt_value *v = all.at[i];
+
+        // peft compares the ends of paths, also inside a name: "proj" matches "up_proj"
+        *yes = v->kind == CKPT_V_STR && v->as.text.n <= n &&
+               strcmp(module + n - v->as.text.n, v->as.text.at) == 0;
+    }
+    return CKPT_OK;
+}
+
 /* Look up a module in a dict of patterns, where the first match wins; false if none matches. */
 static int aj_lookup(const ckpt_peft_config *c, const ckpt_value *dict, const char *module,
                      double *out, ckpt_err *err)
@@ -210,17 +369,9 @@ static int aj_lookup(const ckpt_peft_config *c, const ckpt_value *dict, const ch
     ckpt_dict all = ckpt_value_map(dict);
 
     for (uint64_t i = 0; i < all.n; i++) {
-        char text[1024];
-        uint32_t number = 0;
         bool yes = false;
-        int n = snprintf(text, sizeof text, "(.*\\.)?(%s)$", all.at[i].key->as.text.at);
+        int rc = aj_match(c, "(.*\\.)?", all.at[i].key, module, &yes, err);
 
-        if (n < 0 || (size_t)n >= sizeof text)
-            return ckpt_fail(err, CKPT_ELIMIT, "%s: a pattern is longer than %zu bytes", c->path,
-                             sizeof text);
-        int rc = ckpt_uni_patterns_add(c->patterns, text, (uint64_t)n, &number, err);
-        if (rc == CKPT_OK)
-            rc = ckpt_uni_patterns_match(c->patterns, number, module, strlen(module), &yes, err);
         if (rc != CKPT_OK)
             return rc;
         if (yes && !aj_number(all.at[i].value, out))

@@ -43,7 +43,7 @@ static bool gap_is(const ckpt_map *adapter, const char *module, size_t n)
     for (size_t i = 0; i < adapter->tensors.n; i++) {
         ckpt_peft_name name;
         if (!ckpt_peft_parse(&name, adapter->tensors.at[i]->name) ||
-            (name.part != CKPT_PEFT_A && name.part != CKPT_PEFT_TABLE_A))
+            ckpt_peft_kind_of(name.part) == CKPT_PEFT_N_KINDS)
             continue;
         if (name.n == n && memcmp(name.module, module, n) == 0)
             return false;

@@ -163,6 +163,11 @@ static int agk_to_keys(ckpt_map *map, const char *config, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = ckpt_peft_config_read(&c, map->arena, path, err);
     if (rc == CKPT_OK)
+        rc = ckpt_peft_only_lora(&c,
+                                 "can be written as GGUF; merge the adapter into its base "
+                                 "(--adapter) and convert that",
+                                 err);
+    if (rc == CKPT_OK)
         rc = agk_keys(map, &c, err);
     ckpt_peft_config_free(&c);
     return rc;

@@ -30,6 +30,24 @@ bool ckpt_peft_parse(ckpt_peft_name *out, const char *name)
         {".lora_magnitude_vector", CKPT_PEFT_MAGNITUDE},
         // before peft 0.12
         {".lora_magnitude_vector.weight", CKPT_PEFT_MAGNITUDE},
+        {".ia3_l", CKPT_PEFT_IA3},
+        {".hada_w1_a", CKPT_PEFT_HADA_W1_A},
+        {".hada_w1_b", CKPT_PEFT_HADA_W1_B},
+        {".hada_w2_a", CKPT_PEFT_HADA_W2_A},
+        {".hada_w2_b", CKPT_PEFT_HADA_W2_B},
+        {".hada_t1", CKPT_PEFT_HADA_T1},
+        {".hada_t2", CKPT_PEFT_HADA_T2},
+        {".lokr_w1", CKPT_PEFT_LOKR_W1},
+        {".lokr_w1_a", CKPT_PEFT_LOKR_W1_A},
+        {".lokr_w1_b", CKPT_PEFT_LOKR_W1_B},
+        {".lokr_w2", CKPT_PEFT_LOKR_W2},
+        {".lokr_w2_a", CKPT_PEFT_LOKR_W2_A},
+        {".lokr_w2_b", CKPT_PEFT_LOKR_W2_B},
+        {".lokr_t2", CKPT_PEFT_LOKR_T2},
+        {".vera_lambda_b", CKPT_PEFT_VERA_B},
+        {".vera_lambda_d", CKPT_PEFT_VERA_D},
+        {".oft_R.weight", CKPT_PEFT_OFT},
+        {".oft_embedding_R.weight", CKPT_PEFT_OFT_TABLE},
         {".base_layer.weight", CKPT_PEFT_BASE_WEIGHT},
         {".base_layer.bias", CKPT_PEFT_BASE_BIAS},
     };
@@ -49,6 +67,18 @@ bool ckpt_peft_parse(ckpt_peft_name *out, const char *name)
     if (out->part == CKPT_PEFT_PLAIN && strstr(name, ".original_module."))
         out->part = CKPT_PEFT_ORIGINAL;
     return out->n > 0;
+}
+
+ckpt_peft_kind ckpt_peft_kind_of(ckpt_peft_part part)
+{
+    if (part >= CKPT_PEFT_BASE_WEIGHT)
+        return CKPT_PEFT_N_KINDS;
+    return part >= CKPT_PEFT_OFT         ? CKPT_PEFT_KIND_OFT
+           : part >= CKPT_PEFT_VERA_B    ? CKPT_PEFT_KIND_VERA
+           : part >= CKPT_PEFT_LOKR_W1   ? CKPT_PEFT_KIND_LOKR
+           : part >= CKPT_PEFT_HADA_W1_A ? CKPT_PEFT_KIND_LOHA
+           : part >= CKPT_PEFT_IA3       ? CKPT_PEFT_KIND_IA3
+                                         : CKPT_PEFT_KIND_LORA;
 }
 
 void ckpt_peft_saved_name(char *out, const char *name, const char **adapter, size_t *n)

@@ -154,6 +154,12 @@ bool ckpt_peft_is_live(const ckpt_map *map)
         const char *at = strstr(map->tensors.at[i]->name, ".lora_A.");
         const char *table = strstr(map->tensors.at[i]->name, ".lora_embedding_A");
 
+        ckpt_peft_name name;
+
+        // other kinds have these names in adapter files only
+        file = file || (ckpt_peft_parse(&name, map->tensors.at[i]->name) &&
+                        ckpt_peft_kind_of(name.part) > CKPT_PEFT_KIND_LORA &&
+                        ckpt_peft_kind_of(name.part) < CKPT_PEFT_N_KINDS);
         // PEFT gives this name to a layer in training; adapter files have it for embeddings only
         wrapped = wrapped || strstr(map->tensors.at[i]->name, ".base_layer.weight");
         file = file || at || table;
@@ -197,6 +203,9 @@ static int only_change(only_job *j)
 
     if (rc == CKPT_OK)
         rc = ckpt_peft_config_read(&j->config, map->arena, path, j->err);
+    if (rc == CKPT_OK)
+        rc = ckpt_peft_only_lora(
+            &j->config, "is taken out of a run; save it with peft's save_pretrained", j->err);
     if (rc == CKPT_OK)
         rc = only_all(j);
     if (rc == CKPT_OK)

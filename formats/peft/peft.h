@@ -10,12 +10,32 @@
 
 /* The part of a module that a tensor is; the rest of its name is the module's path. */
 typedef enum ckpt_peft_part {
-    CKPT_PEFT_A,           /* ".lora_A.weight" [r, in] */
-    CKPT_PEFT_B,           /* ".lora_B.weight" [out, r] */
-    CKPT_PEFT_B_BIAS,      /* ".lora_B.bias" [out] */
-    CKPT_PEFT_TABLE_A,     /* ".lora_embedding_A" [r, rows of the embedding] */
-    CKPT_PEFT_TABLE_B,     /* ".lora_embedding_B" [width of the embedding, r] */
-    CKPT_PEFT_MAGNITUDE,   /* ".lora_magnitude_vector" [out] */
+    CKPT_PEFT_A,         /* ".lora_A.weight" [r, in] */
+    CKPT_PEFT_B,         /* ".lora_B.weight" [out, r] */
+    CKPT_PEFT_B_BIAS,    /* ".lora_B.bias" [out] */
+    CKPT_PEFT_TABLE_A,   /* ".lora_embedding_A" [r, rows of the embedding] */
+    CKPT_PEFT_TABLE_B,   /* ".lora_embedding_B" [width of the embedding, r] */
+    CKPT_PEFT_MAGNITUDE, /* ".lora_magnitude_vector" [out] */
+    /* other kinds of adapters, in the order of ckpt_peft_kind; update.h has their shapes */
+    CKPT_PEFT_IA3,
+    CKPT_PEFT_HADA_W1_A,
+    CKPT_PEFT_HADA_W1_B,
+    CKPT_PEFT_HADA_W2_A,
+    CKPT_PEFT_HADA_W2_B,
+    CKPT_PEFT_HADA_T1,
+    CKPT_PEFT_HADA_T2,
+    CKPT_PEFT_LOKR_W1,
+    CKPT_PEFT_LOKR_W1_A,
+    CKPT_PEFT_LOKR_W1_B,
+    CKPT_PEFT_LOKR_W2,
+    CKPT_PEFT_LOKR_W2_A,
+    CKPT_PEFT_LOKR_W2_B,
+    CKPT_PEFT_LOKR_T2,
+    CKPT_PEFT_VERA_B,
+    CKPT_PEFT_VERA_D,
+    CKPT_PEFT_OFT,
+    CKPT_PEFT_OFT_TABLE,
+    /* parts of all kinds */
     CKPT_PEFT_BASE_WEIGHT, /* ".base_layer.weight": the unmodified weight */
     CKPT_PEFT_BASE_BIAS,   /* ".base_layer.bias": trained, replaces the base's */
     CKPT_PEFT_PLAIN,       /* a whole tensor under the base's name, which it replaces */
@@ -24,6 +44,10 @@ typedef enum ckpt_peft_part {
     CKPT_PEFT_ORIGINAL,
     CKPT_PEFT_N_PARTS
 } ckpt_peft_part;
+
+/* Names of VeRA's matrices that all modules share: [r, most inputs] and [most outputs, r]. */
+#define CKPT_PEFT_VERA_SHARED_A "base_model.vera_A"
+#define CKPT_PEFT_VERA_SHARED_B "base_model.vera_B"
 
 typedef struct ckpt_peft_name {
     ckpt_peft_part part;
@@ -36,6 +60,9 @@ typedef struct ckpt_peft_name {
  * contain ".modules_to_save", which the base's name lacks.
  */
 bool ckpt_peft_parse(ckpt_peft_name *out, const char *name);
+
+/* The kind of adapter that a part belongs to; N_KINDS: adapters of all kinds may have it. */
+ckpt_peft_kind ckpt_peft_kind_of(ckpt_peft_part part);
 
 /*
  * Convert a tensor's name in training to its name in an adapter's file, without the adapter's name

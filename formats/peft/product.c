@@ -7,8 +7,8 @@
 #include "formats/peft/product.h"
 #include "libckpt/base/cast.h"
 
-/* The body: acc[0..n-1] += the sum over k of left[k] * right[k][0..n-1]; `by` is the stride of right's
- * rows. */
+/* The body: acc[0..n-1] += the sum over k of left[k] * right[k][0..n-1]; `by` is the stride of
+ * right's rows. */
 #define PP_PRODUCT                                                                                 \
     uint64_t k = 0;                                                                                \
     for (; k + 4 <= rank; k += 4, right += 4 * by) {                                               \

@@ -29,6 +29,40 @@ KINDS = {
     'experts': dict(r=2, lora_alpha=4, target_modules=[], target_parameters=['mlp.experts.gate_up_proj', 'mlp.experts.down_proj']),
 }
 
+# adapters of other kinds: class of the configuration, model, its values
+OTHERS = {
+    'ia3': ('IA3Config', 'llama', dict(target_modules=['k_proj', 'down_proj', 'o_proj'], feedforward_modules=['down_proj', 'o_proj'])),
+    'ia3 by pattern': ('IA3Config', 'llama', dict(target_modules='.*(up|down)_proj', feedforward_modules='.*down_proj')),
+    'ia3 of gpt2': ('IA3Config', 'gpt2', dict(target_modules=['c_attn', 'attn.c_proj', 'mlp.c_proj'], feedforward_modules=['mlp.c_proj'], fan_in_fan_out=True)),
+    'ia3 of convolutions': ('IA3Config', 'convnext', dict(target_modules=['patch_embeddings', 'dwconv', 'downsampling_layer.1', 'pwconv1'],
+                                                          feedforward_modules=['dwconv', 'patch_embeddings'])),
+    'loha': ('LoHaConfig', 'llama', dict(r=3, alpha=5, target_modules=['q_proj', 'down_proj'], modules_to_save=['lm_head'])),
+    'loha by pattern': ('LoHaConfig', 'llama', dict(r=3, alpha=5, target_modules=['q_proj', 'v_proj'], rank_pattern={'v_proj': 2},
+                                                    alpha_pattern={r'layers\.1\..*': 7})),
+    'loha of convolutions': ('LoHaConfig', 'convnext', dict(r=3, alpha=5, target_modules=['patch_embeddings', 'dwconv', 'pwconv1'])),
+    'loha of whole kernels': ('LoHaConfig', 'convnext', dict(r=3, alpha=5, target_modules=['patch_embeddings', 'dwconv', 'pwconv1'],
+                                                             use_effective_conv2d=True)),
+    'loha of 1-d convolutions': ('LoHaConfig', 'whisper', dict(r=3, alpha=5, target_modules=['conv1', 'conv2'], use_effective_conv2d=True)),
+    'lokr': ('LoKrConfig', 'llama', dict(r=2, alpha=5, target_modules=['q_proj', 'down_proj', 'k_proj'])),
+    'lokr of whole factors': ('LoKrConfig', 'llama', dict(r=64, alpha=80, target_modules=['q_proj', 'down_proj'])),
+    'lokr in pairs': ('LoKrConfig', 'llama', dict(r=1, alpha=1, target_modules=['q_proj', 'up_proj'], decompose_both=True, decompose_factor=4)),
+    'lokr of convolutions': ('LoKrConfig', 'convnext', dict(r=2, alpha=3, target_modules=['patch_embeddings', 'downsampling_layer.1'])),
+    'lokr of whole kernels': ('LoKrConfig', 'convnext', dict(r=1, alpha=3, target_modules=['patch_embeddings', 'downsampling_layer.1'],
+                                                             use_effective_conv2d=True)),
+    'lokr of whole convolutions': ('LoKrConfig', 'convnext', dict(r=64, alpha=80, target_modules=['patch_embeddings', 'downsampling_layer.1'])),
+    'lokr of 1-d convolutions': ('LoKrConfig', 'whisper', dict(r=64, alpha=80, target_modules=['conv1', 'conv2'])),
+    'lokr of 1-d convolutions in pairs': ('LoKrConfig', 'whisper', dict(r=1, alpha=3, target_modules=['conv1', 'conv2'])),
+    'vera': ('VeraConfig', 'llama', dict(r=5, target_modules=['q_proj', 'down_proj', 'v_proj'])),
+    'vera of gpt2': ('VeraConfig', 'gpt2', dict(r=5, target_modules=['c_attn', 'c_proj'], fan_in_fan_out=True, bias='all')),
+    'oft': ('OFTConfig', 'llama', dict(oft_block_size=4, target_modules=['q_proj', 'down_proj'], use_cayley_neumann=False)),
+    'oft by rank': ('OFTConfig', 'llama', dict(r=2, oft_block_size=0, target_modules=['q_proj', 'down_proj'], num_cayley_neumann_terms=4)),
+    'oft by series': ('OFTConfig', 'llama', dict(oft_block_size=8, target_modules=['q_proj', 'down_proj'], num_cayley_neumann_terms=7)),
+    'oft of shared blocks': ('OFTConfig', 'llama', dict(oft_block_size=8, target_modules=['q_proj', 'v_proj'], block_share=True, coft=True, eps=0.5)),
+    'oft constrained': ('OFTConfig', 'llama', dict(oft_block_size=4, target_modules=['q_proj', 'v_proj'], coft=True, eps=0.5)),
+    'oft of the embedding': ('OFTConfig', 'llama', dict(oft_block_size=4, target_modules=['embed_tokens', 'q_proj'])),
+    'oft of convolutions': ('OFTConfig', 'convnext', dict(oft_block_size=4, target_modules=['patch_embeddings', 'downsampling_layer.1'])),
+}
+
 # adapters that no weight can hold: class of the configuration, its values
 PROMPTS = {
     'prefix': ('PrefixTuningConfig', dict(num_virtual_tokens=3)),
@@ -41,9 +75,16 @@ PROMPTS = {
 
 def model(kind, dtype):
     import torch
-    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
+    from transformers import (ConvNextConfig, ConvNextForImageClassification, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
+                              MixtralConfig, MixtralForCausalLM, WhisperConfig, WhisperModel)
     torch.manual_seed(0)
-    if kind.startswith('gpt2'):
+    if kind == 'convnext':
+        made = ConvNextForImageClassification(ConvNextConfig(num_stages=2, hidden_sizes=[8, 12], depths=[1, 1], image_size=16))
+    elif kind == 'whisper':
+        made = WhisperModel(WhisperConfig(vocab_size=60, num_mel_bins=6, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+                                          decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, max_source_positions=8,
+                                          max_target_positions=8, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1))
+    elif kind.startswith('gpt2'):
         made = GPT2LMHeadModel(GPT2Config(vocab_size=60, n_positions=16, n_embd=24, n_layer=2, n_head=2))
     elif kind == 'experts':
         made = MixtralForCausalLM(MixtralConfig(vocab_size=60, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2,
@@ -57,8 +98,9 @@ def model(kind, dtype):
 def trained(kind, base, autocast):
     """The model with an adapter of this kind whose factors are not zero."""
     import torch
-    from peft import LoraConfig, get_peft_model
-    made = get_peft_model(base, LoraConfig(**KINDS[kind]), autocast_adapter_dtype=autocast)
+    import peft
+    config = getattr(peft, OTHERS[kind][0])(**OTHERS[kind][2]) if kind in OTHERS else peft.LoraConfig(**KINDS[kind])
+    made = peft.get_peft_model(base, config, autocast_adapter_dtype=autocast)
     with torch.no_grad():
         for name, p in made.named_parameters():
             if p.requires_grad:
@@ -84,6 +126,33 @@ def differences(got, want):
             off &= (a.view(torch.int16).int() - b.view(torch.int16).int()).abs() > 1
         if off.any():
             found.append('%s: %d of %d are off, by up to %g' % (name, off.sum(), off.numel(), (a.float() - b.float()).abs().max()))
+    return found
+
+
+def other(args, kind, dtype, out, autocast=True):
+    """An adapter of another kind than LoRA: merged, and written again with the same tensors."""
+    import torch
+    from peft import PeftModel
+    from safetensors.torch import load_file
+    folder = {x: os.path.join(out, x) for x in ('base', 'adapter', 'merged', 'again')}
+    for path in folder.values():
+        shutil.rmtree(path, ignore_errors=True)
+    base = model(OTHERS[kind][1], dtype)
+    base.save_pretrained(folder['base'], save_original_format=False)
+    trained(kind, base, autocast).save_pretrained(folder['adapter'])
+    want = PeftModel.from_pretrained(model(OTHERS[kind][1], dtype), folder['adapter'], autocast_adapter_dtype=autocast).merge_and_unload()
+    checks.ckpt(args, 'convert', '-q', folder['base'], folder['merged'], '--to', 'hf', '--adapter', folder['adapter'])
+    checks.ckpt(args, 'convert', '-q', folder['adapter'], folder['again'], '--to', 'hf')
+    merged = load_file(os.path.join(folder['merged'], 'model.safetensors'))
+    found = differences(merged, want.state_dict())
+    before = model(OTHERS[kind][1], dtype).state_dict()
+    if all(merged[x].equal(before[x]) for x in merged):
+        found.append('nothing was merged')
+    a, b = (load_file(os.path.join(folder[x], 'adapter_model.safetensors')) for x in ('adapter', 'again'))
+    if a.keys() != b.keys() or not all(a[x].equal(b[x]) for x in a):
+        found.append('tensors of the adapter that was written again differ')
+    if not a or not torch.all(torch.stack([x.float().isfinite().all() for x in a.values()])):
+        found.append('the adapter is no test')
     return found
 
 
@@ -153,6 +222,14 @@ def main():
             for dtype in torch.float32, torch.bfloat16:
                 if not args.only or kind in args.only:
                     tally.call('%s, %s' % (kind, dtype), one, args, kind, dtype, out)
+        for kind in OTHERS:
+            for dtype in torch.float32, torch.bfloat16:
+                if not args.only or kind in args.only:
+                    tally.call('%s, %s' % (kind, dtype), other, args, kind, dtype, out)
+        for kind in 'ia3', 'loha', 'lokr', 'lokr of whole kernels', 'vera', 'oft':
+            for dtype in torch.float16, torch.bfloat16:
+                if not args.only or kind in args.only:
+                    tally.call('%s, %s throughout' % (kind, dtype), other, args, kind, dtype, out, False)
         # an adapter of 16 bits that stays one: each step is rounded
         for kind in 'dora', 'lora':
             for dtype in torch.float16, torch.bfloat16:

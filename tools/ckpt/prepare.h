@@ -54,7 +54,7 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
     OPTION_VOCAB_UNIT, \
     OPTION_TENSOR_PARALLEL, \
     {"adapter", 0, CLI_SOURCES, PREPARE_AT(adapters), "DIR[:WEIGHT]", \
-     "merge the LoRA adapter of a folder or run (repeatable)"}, \
+     "merge the adapter of a folder or run (repeatable)"}, \
     {"vocab-size", 0, CLI_COUNT64, PREPARE_AT(vocab_size), "N", \
      "resize embedding and head to N tokens"}, \
     {"vocab-tensor", 0, CLI_LIST, PREPARE_AT(vocab_tensors), "GLOB", \

@@ -69,7 +69,21 @@ static void refuses(void **state)
         {"[]", CKPT_EFORMAT},
         {"{\"r\": 8, \"lora_alpha\": 16}", CKPT_EFORMAT},
         {"{\"peft_type\": 1, \"r\": 8, \"lora_alpha\": 16}", CKPT_EFORMAT},
-        {"{\"peft_type\": \"LOHA\", \"r\": 8, \"lora_alpha\": 16}", CKPT_EUNSUPPORTED},
+        {"{\"peft_type\": \"ADALORA\", \"r\": 8, \"lora_alpha\": 16}", CKPT_EUNSUPPORTED},
+        // members of another kind
+        {"{\"peft_type\": \"LOHA\", \"r\": 8, \"alpha\": 16, \"lora_alpha\": 16}",
+         CKPT_EUNSUPPORTED},
+        {LORA "\"r\": 8, \"lora_alpha\": 16, \"decompose_both\": true}", CKPT_EUNSUPPORTED},
+        {"{\"peft_type\": \"LOKR\", \"r\": 8}", CKPT_EFORMAT},
+        {"{\"peft_type\": \"VERA\"}", CKPT_EFORMAT},
+        // of a peft that saved or computed otherwise
+        {"{\"peft_type\": \"OFT\", \"r\": 8}", CKPT_EUNSUPPORTED},
+        {"{\"peft_type\": \"OFT\", \"oft_block_size\": 8}", CKPT_EUNSUPPORTED},
+        {"{\"peft_type\": \"OFT\", \"oft_block_size\": 8, \"peft_version\": \"0.9\"}",
+         CKPT_EUNSUPPORTED},
+        {"{\"peft_type\": \"OFT\", \"oft_block_size\": 8, \"peft_version\": \"0.21.2\", \"eps\": "
+         "\"1\"}",
+         CKPT_EFORMAT},
         {LORA "\"lora_alpha\": 16}", CKPT_EFORMAT},
         {LORA "\"r\": 8}", CKPT_EFORMAT},
         {LORA "\"r\": 0, \"lora_alpha\": 16}", CKPT_EFORMAT},
@@ -103,6 +117,66 @@ static void is_missing(void **state)
         ckpt_peft_config_read(&o.config, o.arena, "/nowhere/adapter_config.json", &o.err),
         CKPT_EMISSING);
     ckpt_arena_free(o.arena);
+}
+
+/* The members of the other kinds. */
+static void reads_others(void **state)
+{
+    one o;
+
+    (void)state;
+    assert_int_equal(read_text(&o, "{\"peft_type\": \"LOKR\", \"r\": 8, \"alpha\": 16}"), CKPT_OK);
+    assert_int_equal(o.config.kind, CKPT_PEFT_KIND_LOKR);
+    assert_true(o.config.alpha == 16.0);
+    assert_int_equal(ckpt_peft_only_lora(&o.config, "can", &o.err), CKPT_EUNSUPPORTED);
+    done(&o);
+    assert_int_equal(read_text(&o, "{\"peft_type\": \"OFT\", \"oft_block_size\": 8, "
+                                   "\"use_cayley_neumann\": false, \"coft\": true}"),
+                     CKPT_OK);
+    assert_true(o.config.coft && !o.config.cayley_neumann && !o.config.block_share);
+    assert_true(o.config.eps == 6e-5);
+    done(&o);
+    assert_int_equal(read_text(&o,
+                               "{\"peft_type\": \"OFT\", \"oft_block_size\": 8, \"peft_version\": "
+                               "\"1.0.0\", \"num_cayley_neumann_terms\": 7}"),
+                     CKPT_OK);
+    assert_true(o.config.cayley_neumann);
+    assert_int_equal(o.config.neumann_terms, 7);
+    done(&o);
+}
+
+/* IA3 compares the ends of paths, or the whole path with a regular expression. */
+static void feedforward(void **state)
+{
+    static const struct {
+        const char *modules, *module;
+        bool yes;
+    } cases[] = {
+        {"[\"proj\"]", "h.0.up_proj", true},
+        {"[\"up\", 3, \"down\"]", "h.down", true},
+        {"[\"proj\"]", "h.0.proj.x", false},
+        {"[]", "h", false},
+        {"\".*up\"", "h.0.up", true},
+        {"\"up\"", "h.0.up", false},
+        {"\"h.(0|1).up\"", "h.1.up", true},
+        {"\"h\"", "h.1", false},
+        {"null", "h", false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[200];
+        bool yes = !cases[i].yes;
+        one o;
+
+        snprintf(text, sizeof text, "{\"peft_type\": \"IA3\", \"feedforward_modules\": %s}",
+                 cases[i].modules);
+        assert_int_equal(read_text(&o, text), CKPT_OK);
+        assert_int_equal(ckpt_peft_feedforward(&o.config, cases[i].module, &yes, &o.err), CKPT_OK);
+        if (yes != cases[i].yes)
+            fail_msg("%s: %s", cases[i].modules, cases[i].module);
+        done(&o);
+    }
 }
 
 /* The first pattern counts that matches the end of a module's path, at a bound between its parts. */
@@ -212,7 +286,8 @@ int main(void)
         cmocka_unit_test(reads),          cmocka_unit_test(refuses),
         cmocka_unit_test(is_missing),     cmocka_unit_test(scales),
         cmocka_unit_test(refuses_scales), cmocka_unit_test(refuses_long_patterns),
-        cmocka_unit_test(saves),
+        cmocka_unit_test(saves),          cmocka_unit_test(reads_others),
+        cmocka_unit_test(feedforward),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,16 @@ static void parses(void **state)
         {BASE "score.weight", CKPT_PEFT_PLAIN, "score.weight"},
         {BASE "score.original_module.weight", CKPT_PEFT_ORIGINAL, "score.original_module.weight"},
         {BASE "score.modules_to_save.weight", CKPT_PEFT_PLAIN, "score.modules_to_save.weight"},
+        {BASE "q.ia3_l", CKPT_PEFT_IA3, "q"},
+        {BASE "q.hada_t1", CKPT_PEFT_HADA_T1, "q"},
+        {BASE "q.lokr_w1", CKPT_PEFT_LOKR_W1, "q"},
+        {BASE "q.lokr_w1_a", CKPT_PEFT_LOKR_W1_A, "q"},
+        {BASE "q.vera_lambda_d", CKPT_PEFT_VERA_D, "q"},
+        {BASE "q.oft_R.weight", CKPT_PEFT_OFT, "q"},
+        {BASE "wte.oft_embedding_R.weight", CKPT_PEFT_OFT_TABLE, "wte"},
         // near the known ends, but others
+        {BASE "q.ia3_l.default", CKPT_PEFT_PLAIN, "q.ia3_l.default"},
+        {BASE "q.oft_R", CKPT_PEFT_PLAIN, "q.oft_R"},
         {BASE "q.lora_A.bias", CKPT_PEFT_PLAIN, "q.lora_A.bias"},
         {BASE "q.lora_A.default.weight", CKPT_PEFT_PLAIN, "q.lora_A.default.weight"},
         {BASE "q.xlora_A.weight", CKPT_PEFT_PLAIN, "q.xlora_A.weight"},
@@ -47,6 +56,27 @@ static void parses(void **state)
         assert_int_equal(is.n, strlen(cases[i].module));
         assert_memory_equal(is.module, cases[i].module, is.n);
     }
+}
+
+/* Each part belongs to one kind; parts of all kinds to none. */
+static void kinds(void **state)
+{
+    static const struct {
+        ckpt_peft_part part;
+        ckpt_peft_kind kind;
+    } cases[] = {
+        {CKPT_PEFT_A, CKPT_PEFT_KIND_LORA},        {CKPT_PEFT_MAGNITUDE, CKPT_PEFT_KIND_LORA},
+        {CKPT_PEFT_IA3, CKPT_PEFT_KIND_IA3},       {CKPT_PEFT_HADA_W1_A, CKPT_PEFT_KIND_LOHA},
+        {CKPT_PEFT_HADA_T2, CKPT_PEFT_KIND_LOHA},  {CKPT_PEFT_LOKR_W1, CKPT_PEFT_KIND_LOKR},
+        {CKPT_PEFT_LOKR_T2, CKPT_PEFT_KIND_LOKR},  {CKPT_PEFT_VERA_B, CKPT_PEFT_KIND_VERA},
+        {CKPT_PEFT_VERA_D, CKPT_PEFT_KIND_VERA},   {CKPT_PEFT_OFT, CKPT_PEFT_KIND_OFT},
+        {CKPT_PEFT_OFT_TABLE, CKPT_PEFT_KIND_OFT}, {CKPT_PEFT_BASE_WEIGHT, CKPT_PEFT_N_KINDS},
+        {CKPT_PEFT_PLAIN, CKPT_PEFT_N_KINDS},      {CKPT_PEFT_ORIGINAL, CKPT_PEFT_N_KINDS},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(ckpt_peft_kind_of(cases[i].part), cases[i].kind);
 }
 
 static void refuses(void **state)
@@ -112,6 +142,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parses),
+        cmocka_unit_test(kinds),
         cmocka_unit_test(refuses),
         cmocka_unit_test(saved_names),
     };
