@@ -366,6 +366,29 @@ typedef struct ckpt_merge {
  */
 CKPT_API int ckpt_merge_open(ckpt_map **out, const ckpt_merge *merge, ckpt_err *err);
 
+typedef struct ckpt_adapters {
+    size_t size; /* sizeof this struct, or 0: see ckpt.h */
+    /*
+     * as in peft's add_weighted_adapter: "cat" adds the ranks, and is exact; "linear" keeps the
+     * rank, and is an approximation
+     */
+    const char *method;
+    const ckpt_merge_model *adapters; /* folders of LoRA adapters; tag is not used */
+    size_t n_adapters;
+    const ckpt_open_opts *open; /* options for each adapter; or NULL */
+} ckpt_adapters;
+
+/*
+ * Open several LoRA adapters of one base as the map of one adapter, whose update is the sum of
+ * theirs, each times its weight; weights are not divided by their sum. "hf" and "hf-bin" targets
+ * write its folder, with the configuration of the first adapter and other ranks and targets.
+ *
+ * Errors   CKPT_EUSAGE, CKPT_EUNSUPPORTED: another method, kind of adapter or option, such as
+ *          DoRA and modules_to_save; CKPT_EMISSING, CKPT_EMISMATCH: adapters that are cut, or do
+ *          not belong together; those of ckpt_open
+ */
+CKPT_API int ckpt_adapters_open(ckpt_map **out, const ckpt_adapters *set, ckpt_err *err);
+
 /*
  * Called with the path of each model that a merge would open, and of its base; a non-zero return
  * stops.

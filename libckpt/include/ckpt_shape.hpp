@@ -357,6 +357,25 @@ inline map open_merge(const merge_options &o)
     return map::adopt(m);
 }
 
+/* Open several LoRA adapters as the map of one; of the options, method, models and open are used. */
+inline map open_adapters(const merge_options &o)
+{
+    ckpt_map *m = nullptr;
+    ckpt_err err = ckpt_err();
+
+    detail::with_merge(o, [&](const ckpt_merge &c) {
+        ckpt_adapters set = ckpt_adapters();
+
+        set.size = sizeof set;
+        set.method = c.method;
+        set.adapters = c.models;
+        set.n_adapters = c.n_models;
+        set.open = c.open;
+        detail::check(ckpt_adapters_open(&m, &set, &err), err, o.method);
+    });
+    return map::adopt(m);
+}
+
 /* The paths of the models that a merge would open, and of its base. */
 inline std::vector<std::string> merge_paths(const merge_options &o)
 {

@@ -33,7 +33,8 @@ KINDS = {
 OTHERS = {
     'ia3': ('IA3Config', 'llama', dict(target_modules=['k_proj', 'down_proj', 'o_proj'], feedforward_modules=['down_proj', 'o_proj'])),
     'ia3 by pattern': ('IA3Config', 'llama', dict(target_modules='.*(up|down)_proj', feedforward_modules='.*down_proj')),
-    'ia3 of gpt2': ('IA3Config', 'gpt2', dict(target_modules=['c_attn', 'attn.c_proj', 'mlp.c_proj'], feedforward_modules=['mlp.c_proj'], fan_in_fan_out=True)),
+    'ia3 of gpt2': ('IA3Config', 'gpt2', dict(target_modules=['c_attn', 'attn.c_proj', 'mlp.c_proj'],
+                                              feedforward_modules=['mlp.c_proj'], fan_in_fan_out=True)),
     'ia3 of convolutions': ('IA3Config', 'convnext', dict(target_modules=['patch_embeddings', 'dwconv', 'downsampling_layer.1', 'pwconv1'],
                                                           feedforward_modules=['dwconv', 'patch_embeddings'])),
     'loha': ('LoHaConfig', 'llama', dict(r=3, alpha=5, target_modules=['q_proj', 'down_proj'], modules_to_save=['lm_head'])),
@@ -61,6 +62,23 @@ OTHERS = {
     'oft constrained': ('OFTConfig', 'llama', dict(oft_block_size=4, target_modules=['q_proj', 'v_proj'], coft=True, eps=0.5)),
     'oft of the embedding': ('OFTConfig', 'llama', dict(oft_block_size=4, target_modules=['embed_tokens', 'q_proj'])),
     'oft of convolutions': ('OFTConfig', 'convnext', dict(oft_block_size=4, target_modules=['patch_embeddings', 'downsampling_layer.1'])),
+}
+
+# several adapters made into one: method, model, weights, their configurations
+COMBINED = {
+    'cat': ('cat', 'llama', [1, -0.5], [dict(r=4, lora_alpha=8, target_modules=['q_proj', 'down_proj']),
+                                        dict(r=2, lora_alpha=3, target_modules=['q_proj', 'v_proj'])]),
+    'cat of patterns': ('cat', 'llama', [0.3, 0.7, 2], [dict(r=4, lora_alpha=8, target_modules=['q_proj', 'down_proj'], rank_pattern={'q_proj': 3}),
+                                                        dict(r=2, lora_alpha=3, target_modules=['v_proj'], layers_to_transform=[1],
+                                                             alpha_pattern={'v_proj': 7}),
+                                                        dict(r=2, lora_alpha=3, target_modules=['v_proj'], layers_to_transform=[0])]),
+    'cat of gpt2': ('cat', 'gpt2', [1, 1], [dict(r=3, lora_alpha=4, target_modules=['c_attn'], fan_in_fan_out=True),
+                                            dict(r=2, lora_alpha=4, target_modules=['c_attn', 'c_proj'], fan_in_fan_out=True)]),
+    'cat of convolutions': ('cat', 'convnext', [1, 2], [dict(r=2, lora_alpha=4, target_modules=['patch_embeddings', 'pwconv1'])] * 2),
+    'linear': ('linear', 'llama', [1, -0.5], [dict(r=3, lora_alpha=8, target_modules=['q_proj', 'down_proj']),
+                                              dict(r=3, lora_alpha=3, target_modules=['q_proj', 'v_proj'])]),
+    'linear of three': ('linear', 'llama', [1, 0.25, 3], [dict(r=3, lora_alpha=8, target_modules=['q_proj'])] * 3),
+    'one': ('linear', 'llama', [0.5], [dict(r=3, lora_alpha=8, target_modules=['q_proj'])]),
 }
 
 # adapters that no weight can hold: class of the configuration, its values
@@ -156,6 +174,42 @@ def other(args, kind, dtype, out, autocast=True):
     return found
 
 
+def combined(args, kind, dtype, out):
+    """One adapter made of several: the updates of PEFT's add_weighted_adapter, and where its matrices have the same shapes, their bits."""
+    import peft
+    import torch
+    from safetensors.torch import load_file
+    method, base, weights, configs = COMBINED[kind]
+    folders = [os.path.join(out, 'a%d' % i) for i in range(len(configs))]
+    target = os.path.join(out, 'sum')
+    live = None
+    for path in folders + [target]:
+        shutil.rmtree(path, ignore_errors=True)
+    for i, (folder, config) in enumerate(zip(folders, configs)):
+        made = peft.get_peft_model(model(base, dtype), peft.LoraConfig(**config))
+        with torch.no_grad():
+            for name, p in made.named_parameters():
+                if p.requires_grad:
+                    p.copy_(torch.randn_like(p) * 0.1)
+        made.to(dtype).save_pretrained(folder)
+        if live:
+            live.load_adapter(folder, 'x%d' % i, autocast_adapter_dtype=False)
+        else:
+            live = peft.PeftModel.from_pretrained(model(base, dtype), folder, 'x0', autocast_adapter_dtype=False)
+    checks.ckpt(args, 'merge', '-q', '-o', target, '--method', method, *('%s:%g' % x for x in zip(folders, weights)))
+    live.add_weighted_adapter(['x%d' % i for i in range(len(configs))], weights, 'sum', combination_type=method)
+    live.set_adapter('sum')
+    want = live.merge_and_unload(adapter_names=['sum']).state_dict()
+    ours = peft.PeftModel.from_pretrained(model(base, dtype), target, autocast_adapter_dtype=False)
+    keys = set(peft.get_peft_model_state_dict(ours))
+    found = [] if keys == set(load_file(os.path.join(target, 'adapter_model.safetensors'))) else ['PEFT has other keys']
+    merged = ours.merge_and_unload().state_dict()
+    before = model(base, dtype).state_dict()
+    if all(merged[x].equal(before[x]) for x in merged):
+        found.append('nothing was merged')
+    return found + differences(merged, want)
+
+
 def one(args, kind, dtype, out, autocast=True):
     import torch
     from peft import PeftModel
@@ -222,6 +276,10 @@ def main():
             for dtype in torch.float32, torch.bfloat16:
                 if not args.only or kind in args.only:
                     tally.call('%s, %s' % (kind, dtype), one, args, kind, dtype, out)
+        for kind in COMBINED:
+            for dtype in torch.float32, torch.bfloat16:
+                if not args.only or kind in args.only:
+                    tally.call('%s combined, %s' % (kind, dtype), combined, args, kind, dtype, out)
         for kind in OTHERS:
             for dtype in torch.float32, torch.bfloat16:
                 if not args.only or kind in args.only:

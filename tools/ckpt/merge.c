@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "libckpt/base/vec.h"
 #include "tools/ckpt/effects.h"
@@ -229,6 +230,89 @@ static int merge_hub(ckpt_map *map, const write_args *a, ckpt_err *err)
     return hub_rename(map, &from, HUB_TO_FILES, &did, err);
 }
 
+/* ---- adapters ---- */
+
+/* True for a PEFT folder without a model, or a file in one. */
+static bool merge_is_adapter(const char *path)
+{
+    char name[PATH_MAX];
+    struct stat st;
+    const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
+    const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+
+    if (!folder)
+        return strncmp(last, "adapter_model.", 14) == 0;
+    if (snprintf(name, sizeof name, "%s/config.json", path) >= (int)sizeof name ||
+        stat(name, &st) == 0)
+        return false;
+    return snprintf(name, sizeof name, "%s/adapter_config.json", path) < (int)sizeof name &&
+           stat(name, &st) == 0;
+}
+
+/* Refuse options that combining adapters does not have. */
+static int merge_check_adapters(const write_args *a, const merge_how *how, ckpt_err *err)
+{
+    const char *option = how->base             ? "--base"
+                         : how->density != 0   ? "--density"
+                         : how->lambda != 0    ? "--lambda"
+                         : how->slerp_t != 0   ? "--t"
+                         : how->seed != 0      ? "--seed"
+                         : how->skip_normalize ? "--no-normalize"
+                         : a->cli.keep_names   ? "--keep-names"
+                                               : NULL;
+    const char *format = a->target.format;
+
+    if (option)
+        return fail(err, CKPT_EUSAGE,
+                    "%s has no effect on adapters: their weights are not divided "
+                    "by the sum, and only --method is used",
+                    option);
+    if (!how->method)
+        return fail(err, CKPT_EUSAGE,
+                    "adapters are combined by --method cat, which is exact and adds their ranks, "
+                    "or --method linear, which keeps the rank and is an approximation");
+    if (format && strcmp(format, "hf") != 0 && strcmp(format, "hf-bin") != 0)
+        return fail(err, CKPT_EUSAGE,
+                    "format %s has no place for adapter_config.json: write the folder of an "
+                    "adapter (--to hf, hf-bin)",
+                    format);
+    return CKPT_OK;
+}
+
+static int merge_adapters(ckpt_map **map, const write_args *a, const merge_how *how, ckpt_err *err)
+{
+    merge_models models = {0};
+    int rc = merge_check_adapters(a, how, err);
+
+    if (rc == CKPT_OK)
+        rc = merge_operands(&models, &a->cli, err);
+    if (rc == CKPT_OK && models.failed)
+        rc = fail(err, CKPT_ELIMIT, "out of memory");
+    const ckpt_adapters set = {.size = sizeof set,
+                               .method = how->method,
+                               .adapters = models.all.at,
+                               .n_adapters = models.all.n,
+                               .open = &a->cli.open};
+    if (rc == CKPT_OK)
+        rc = ckpt_adapters_open(map, &set, err);
+    merge_drop(&models, models.all.n);
+    ckpt_vec_free(&models.all);
+    ckpt_vec_free(&models.step);
+    return rc;
+}
+
+/* True if the first operand is an adapter. */
+static bool merge_of_adapters(const write_args *a, const merge_how *how)
+{
+    char path[PATH_MAX];
+    double weight;
+
+    return !how->recipe && !how->last && a->cli.n_operands > 0 &&
+           word_weighted(path, sizeof path, a->cli.operand[0], &weight) && merge_is_adapter(path);
+}
+
+/* ---- opening ---- */
+
 static int merge_open(ckpt_map **map, write_args *a, const merge_how *how, ckpt_err *err)
 {
     merge_models models = {0};
@@ -271,9 +355,10 @@ int merge_prepare(ckpt_map **map, write_args *a, const merge_how *how, ckpt_err 
     a->cli.open.whole_checkpoint = true;
     a->cli.open.require_crc = a->cli.open.require_crc || a->cli.strict;
     job_refuse(&a->cli.run, a->allow_overflow, a->cli.strict);
-    int rc = merge_open(map, a, how, err);
+    const bool adapters = merge_of_adapters(a, how);
+    int rc = adapters ? merge_adapters(map, a, how, err) : merge_open(map, a, how, err);
 
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && !adapters)
         rc = merge_hub(*map, a, err);
     if (rc == CKPT_OK)
         map_say_findings(*map, !a->cli.quiet);

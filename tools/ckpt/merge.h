@@ -40,7 +40,7 @@ int merge_recipe_paths(const merge_how *how, int (*fn)(void *ctx, const char *pa
 
 /* The options of merge_how, for the tables of both commands; at: its offset in their fields. */
 // clang-format off
-#define MERGE_METHODS "linear|slerp|task_arithmetic|ties|dare_linear|dare_ties"
+#define MERGE_METHODS "linear|cat|slerp|task_arithmetic|ties|dare_linear|dare_ties"
 #define MERGE_OPTIONS(at) \
     {"base", 0, CLI_SOURCE, (at) + offsetof(merge_how, base), "PATH", \
      "base model of the merged models"}, \

@@ -43,6 +43,22 @@ static bool mg_is(const mg_model *m, const char *path, const char *tag)
     return strcmp(m->path, path) == 0 && (m->tag == tag || (m->tag && tag && !strcmp(m->tag, tag)));
 }
 
+/* Refuse an adapter: the mean of A times the mean of B is not the mean of the updates. */
+static int mg_model_only(const ckpt_map *map, ckpt_err *err)
+{
+    const char *key, *text;
+
+    for (size_t i = 0; ckpt_map_fact_at(map, i, &key, &text, NULL); i++) {
+        if (strcmp(key, "adapter") == 0)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "%s: is an adapter (%.60s), whose factors are not merged like the "
+                             "weights of models: give folders of LoRA adapters only, or merge each "
+                             "adapter into its base (ckpt convert --adapter)",
+                             map->path, text);
+    }
+    return CKPT_OK;
+}
+
 /* Open a model, unless it is open already: the base may be one of the models. */
 static int mg_open(merging *g, const char *path, const char *tag, size_t *at)
 {
@@ -63,6 +79,8 @@ static int mg_open(merging *g, const char *path, const char *tag, size_t *at)
         return ckpt_fail_memory(g->err);
     *m = (mg_model){.path = path, .tag = tag};
     rc = ckpt_open(&m->map, path, &opts, g->err);
+    if (rc == CKPT_OK)
+        rc = mg_model_only(m->map, g->err);
     if (rc == CKPT_OK)
         rc = ckpt_map_keep_model(m->map, &(ckpt_model_opts){.keep_names = g->opts->keep_names},
                                  g->err);
