@@ -91,8 +91,9 @@ bool ckpt_meg_is_expert(const char *name);
 bool ckpt_meg_is_buffer(const char *name);
 
 /*
- * Find the second name of the norm before a layer of experts: Megatron-Core's local layers know it
- * by the name that it has before a dense layer, those of Transformer Engine by a name of its own.
+ * Find the second name of a norm that Transformer Engine may fuse with the layer behind it.  The
+ * norm before experts: Megatron-Core's local layers know it by the fused name, those of Transformer
+ * Engine by a name of its own.  Multi-latent attention, and dense layers with it: the opposite.
  *
  * out    NULL: the name is another tensor's
  * false  no memory

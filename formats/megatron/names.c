@@ -87,15 +87,19 @@ uint32_t ckpt_meg_stacked(const char *name)
 bool ckpt_meg_second(const char **out, ckpt_arena *arena, const char *name)
 {
     assert(out && arena && name);
-    static const char *const norm[] = {"pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_"};
+    static const char *const norm[][2] = {
+        {"pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_"},
+        // of multi-latent attention
+        {"self_attention.q_layernorm.", "self_attention.linear_q_up_proj.layer_norm_"},
+        {"self_attention.kv_layernorm.", "self_attention.linear_kv_up_proj.layer_norm_"}};
 
     *out = NULL;
-    for (size_t i = 0; i < 2; i++) {
-        const char *at = strstr(name, norm[i]);
+    for (size_t i = 0; i < 2 * sizeof norm / sizeof *norm; i++) {
+        const char *one = norm[i / 2][i % 2], *at = strstr(name, one);
         if (!at)
             continue;
-        *out = ckpt_arena_printf(arena, "%.*s%s%s", (int)(at - name), name, norm[1 - i],
-                                 at + strlen(norm[i]));
+        *out = ckpt_arena_printf(arena, "%.*s%s%s", (int)(at - name), name, norm[i / 2][1 - i % 2],
+                                 at + strlen(one));
         return *out != NULL;
     }
     return true;

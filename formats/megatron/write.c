@@ -160,24 +160,53 @@ static bool mgw_has(const mgw_writer *w, const char *name)
     return ckpt_map_index(w->job.from, name, strlen(name)) != SIZE_MAX;
 }
 
+/* Find whether the layer of n bytes, which end with a dot, has a weight of this name. */
+static int mgw_beside(bool *has, const mgw_writer *w, const char *layer, size_t n, const char *name)
+{
+    const char *all = ckpt_arena_printf(w->job.to->arena, "%.*s%s", (int)n, layer, name);
+
+    *has = all && mgw_has(w, all);
+    return all ? CKPT_OK : ckpt_fail_memory(w->err);
+}
+
+/*
+ * Find whether Megatron-Core may look for a norm by its second name: its local layers and those of
+ * Transformer Engine differ before experts, and everywhere with multi-latent attention.
+ */
+static int mgw_twice(bool *out, const mgw_writer *w, const char *weight)
+{
+    static const char *const part[] = {"pre_mlp_layernorm.", "mlp.", "self_attention."};
+    const char *at = NULL;
+    size_t i = 0;
+    int rc;
+
+    while (i < 3 && !(at = strstr(weight, part[i])))
+        i++;
+    *out = at && i == 0; // layers that are all dense have the norm by its other name
+    if (!at || *out)
+        return CKPT_OK;
+    const size_t n = (size_t)(at - weight);
+    rc = mgw_beside(out, w, weight, n,
+                    i == 1 ? "mlp.router.weight" : "self_attention.linear_kv_down_proj.weight");
+    if (rc == CKPT_OK && i == 1 && !*out)
+        rc = mgw_beside(out, w, weight, n, "self_attention.linear_kv_down_proj.weight");
+    return rc;
+}
+
 /* Find the second name of a weight, if it has one and no tensor of the source has it. */
 static int mgw_second(mgw_writer *w, const char *weight, const char **out)
 {
-    ckpt_arena *arena = w->job.to->arena;
-    const char *router, *at;
+    bool twice = false;
+    int rc;
 
-    if (!ckpt_meg_second(out, arena, weight))
+    if (!ckpt_meg_second(out, w->job.to->arena, weight))
         return ckpt_fail_memory(w->err);
     if (!*out)
         return CKPT_OK;
-    at = strstr(weight, "pre_mlp_layernorm.");
-    at = at ? at : strstr(weight, "mlp.linear_fc1.");
-    router = ckpt_arena_printf(arena, "%.*smlp.router.weight", (int)(at - weight), weight);
-    if (!router)
-        return ckpt_fail_memory(w->err);
-    if (!mgw_has(w, router) || mgw_has(w, *out))
+    rc = mgw_twice(&twice, w, weight);
+    if (!twice || mgw_has(w, *out))
         *out = NULL;
-    return CKPT_OK;
+    return rc;
 }
 
 /* Write a tensor of a weight, with its second name; prefix: "" or "optimizer.state.exp_avg.". */

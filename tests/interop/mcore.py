@@ -5,8 +5,8 @@
     mcore.py --bin BUILD_BIN CORE...     CORE: a folder with megatron-core, one version each
 
 Small models of transformers become torch_dist checkpoints.  On two processes (gloo), megatron.core.dist_checkpointing.load fills a
-GPTModel of the local layers under each parallel layout: the logits must be those of transformers.  From 0.16 on, the distributed
-optimizer takes a ZeRO run's masters and moments, each rank its part.
+GPTModel of the local layers under each parallel layout: the logits must be those of transformers.  DeepSeek's models are built from
+the arguments in common.pt alone.  From 0.16 on, the distributed optimizer takes a ZeRO run's masters and moments, each rank its part.
 """
 import json
 import os
@@ -14,9 +14,25 @@ import subprocess
 import sys
 import tempfile
 
-LAYOUTS = {'llama': [{}, {'tp': 2}, {'pp': 2}], 'mixtral': [{}, {'ep': 2}], 'gpt2': [{'tp': 2}]}
+LAYOUTS = {'llama': [{}, {'tp': 2}, {'pp': 2}], 'mixtral': [{}, {'ep': 2}], 'gpt2': [{'tp': 2}],
+           'deepseek_v3': [{'tp': 2}, {'pp': 2}, {'ep': 2}], 'deepseek_v3_plain': [{}], 'deepseek_v2': [{'tp': 2}]}
 LIMIT = 1e-5
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'fixtures', 'hf_trainer_llama_z3_bf16_w2', 'ckpt')
+
+
+def deepseek(kind):
+    """A configuration with stretched positions, compressed queries and groups of experts, or one without."""
+    import transformers as t
+    base = {'vocab_size': 61, 'hidden_size': 32, 'num_hidden_layers': 4, 'num_attention_heads': 4, 'num_key_value_heads': 4,
+            'intermediate_size': 24, 'max_position_embeddings': 64, 'kv_lora_rank': 16, 'qk_rope_head_dim': 8, 'qk_nope_head_dim': 12,
+            'v_head_dim': 10, 'n_routed_experts': 8, 'n_shared_experts': 2, 'moe_intermediate_size': 20, 'num_experts_per_tok': 4}
+    yarn = {'rope_type': 'yarn', 'rope_theta': 5000.0, 'factor': 4.0, 'original_max_position_embeddings': 16, 'beta_fast': 32, 'beta_slow': 1,
+            'mscale': 0.9, 'mscale_all_dim': 0.7}
+    if kind == 'deepseek_v3':
+        return t.DeepseekV3Config(**base, q_lora_rank=12, n_group=4, topk_group=2, first_k_dense_replace=1, rope_parameters=yarn)
+    if kind == 'deepseek_v3_plain':
+        return t.DeepseekV3Config(**base, q_lora_rank=None, n_group=1, topk_group=1, first_k_dense_replace=2, routed_scaling_factor=1.5)
+    return t.DeepseekV2Config(**base, q_lora_rank=12, routed_scaling_factor=2.0, rope_parameters={**yarn, 'mscale': 0.7})
 
 
 def tiny(kind, folder):
@@ -26,10 +42,11 @@ def tiny(kind, folder):
     base = {'vocab_size': 61, 'hidden_size': 32, 'num_hidden_layers': 2, 'num_attention_heads': 4, 'num_key_value_heads': 2,
             'intermediate_size': 24, 'max_position_embeddings': 32}
     config = {'llama': lambda: t.LlamaConfig(**base), 'mixtral': lambda: t.MixtralConfig(**base, num_local_experts=4, sliding_window=None),
-              'gpt2': lambda: t.GPT2Config(vocab_size=61, n_embd=32, n_layer=2, n_head=4, n_positions=32)}[kind]()
+              'gpt2': lambda: t.GPT2Config(vocab_size=61, n_embd=32, n_layer=2, n_head=4, n_positions=32)}.get(kind, lambda: deepseek(kind))()
     model = t.AutoModelForCausalLM.from_config(config).float()
-    for p in model.parameters():    # norms and biases too, which begin as ones and zeros
-        p.data += torch.randn_like(p) * 0.05
+    for name, p in [*model.named_parameters(), *model.named_buffers()]:    # norms and biases too, which begin as ones and zeros
+        if not name.endswith('inv_freq'):
+            p.data += torch.randn_like(p) * 0.05
     model.save_pretrained(folder)
 
 
@@ -64,6 +81,8 @@ def shims(core):
     r.CudaRNGStatesTracker.fork = lambda self, name=None: contextlib.nullcontext()
     import megatron.core.transformer.moe.moe_utils as m
     m.te_general_gemm = getattr(m, 'te_general_gemm', None)
+    import megatron.core.transformer.multi_latent_attention as mla
+    mla.HAVE_TE = False    # it is not there, although its import does not fail
 
 
 def build(c, size, dtype):
@@ -92,6 +111,53 @@ def build(c, size, dtype):
                     position_embedding_type='learned_absolute' if gpt2 else 'rope', rotary_base=(c.get('rope_parameters') or c).get('rope_theta', 10000))
 
 
+def latent_attention():
+    """The attention itself, which Megatron-Core has only in Transformer Engine if keys and values differ in size."""
+    import torch
+
+    class Attention(torch.nn.Module):
+        def __init__(self, softmax_scale, **_):
+            super().__init__()
+            self.scale = softmax_scale
+
+        def forward(self, query, key, value, mask, **_):    # each of [tokens, batch, heads, size]
+            scores = torch.einsum('sbhd,tbhd->bhst', query, key) * self.scale
+            out = torch.einsum('bhst,tbhd->sbhd', scores.masked_fill(mask, float('-inf')).softmax(-1), value)
+            return out.flatten(2)
+    return Attention
+
+
+# Megatron-LM's arguments with another name in the configuration of Megatron-Core
+RENAMED = {'num_experts': 'num_moe_experts', 'norm_epsilon': 'layernorm_epsilon', 'swiglu': 'gated_linear_unit',
+           'apply_layernorm_1p': 'layernorm_zero_centered_gamma'}
+
+
+def by_arguments(folder, size):
+    """The GPTModel that the arguments of a checkpoint describe, with multi-latent attention."""
+    import dataclasses
+    import torch
+    from megatron.core import parallel_state as ps
+    from megatron.core.models.gpt import GPTModel
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
+    from megatron.core.transformer.transformer_config import MLATransformerConfig
+    args = vars(torch.load(os.path.join(folder, 'common.pt'), weights_only=False)['args'])
+    known = {f.name for f in dataclasses.fields(MLATransformerConfig)}
+    given = {RENAMED.get(k, k): v for k, v in args.items() if RENAMED.get(k, k) in known}
+    config = MLATransformerConfig(**{
+        **given, 'activation_func': torch.nn.functional.silu, 'hidden_dropout': 0.0, 'attention_dropout': 0.0, 'use_cpu_initialization': True,
+        'pipeline_dtype': torch.float32, 'bias_activation_fusion': False, 'bias_dropout_fusion': False, 'masked_softmax_fusion': False,
+        'apply_rope_fusion': False, 'gradient_accumulation_fusion': False, 'persist_layer_norm': False, 'moe_token_dispatcher_type': 'allgather',
+        'moe_router_load_balancing_type': 'none', 'tensor_model_parallel_size': size['tp'], 'pipeline_model_parallel_size': size['pp'],
+        'expert_model_parallel_size': size['ep']})
+    spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization='RMSNorm')
+    for layer in spec.layer_specs:
+        layer.submodules.self_attention.submodules.core_attention = latent_attention()
+    return GPTModel(config, spec,
+                    vocab_size=args['padded_vocab_size'], max_sequence_length=32, pre_process=ps.is_pipeline_first_stage(),
+                    post_process=ps.is_pipeline_last_stage(), share_embeddings_and_output_weights=not args['untie_embeddings_and_output_weights'],
+                    parallel_output=False, position_embedding_type=args['position_embedding_type'], rotary_base=args['rotary_base'])
+
+
 def logits(model, pp, hidden):
     """The logits of one sequence, on the last stage; None elsewhere."""
     import torch
@@ -118,7 +184,7 @@ def load(folder, hf, sizes):
         c = json.load(f)
     size = {'tp': 1, 'pp': 1, 'ep': 1, 'vocab': 128, **sizes}
     ps.initialize_model_parallel(tensor_model_parallel_size=size['tp'], pipeline_model_parallel_size=size['pp'], expert_model_parallel_size=size['ep'])
-    model = build(c, size, torch.float32).eval()
+    model = (by_arguments(folder, size) if c['model_type'].startswith('deepseek') else build(c, size, torch.float32)).eval()
     for p in model.parameters():
         p.data.fill_(7.0)
     got = dist_checkpointing.load({'model': model.sharded_state_dict()}, folder)
