@@ -13,6 +13,7 @@
 #   run.sh BUILD_BIN quant [quant.py's arguments]    CKPT_GGML names libggml-base.so
 #   run.sh BUILD_BIN quantized [quantized.py's arguments]  needs torch, mlx, bitsandbytes and compressed-tensors
 #   run.sh BUILD_BIN text [text.py's arguments]      needs tokenizers
+#   run.sh BUILD_BIN megatron [megatron.py's arguments]  a plan for DeepSeek-V3; moves no data
 #   run.sh BUILD_BIN engine [engine.py's arguments]
 set -eu
 bin=$(cd "${1:-build/bin}" && pwd)
@@ -64,6 +65,10 @@ if [ "${1:-}" = text ]; then
     shift
     make -s B="$(dirname "$bin")" "$(dirname "$bin")/encode"
     exec "$python" tests/bench/text.py --encode "$(dirname "$bin")/encode" "$@"
+fi
+if [ "${1:-}" = megatron ]; then
+    shift
+    exec "$python" tests/bench/megatron.py --bin "$bin" "$@"
 fi
 if [ "${1:-}" = engine ]; then
     shift
