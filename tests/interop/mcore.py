@@ -5,7 +5,7 @@
     mcore.py --bin BUILD_BIN CORE...     CORE: a folder with megatron-core, one version each
 
 Small models of transformers become torch_dist checkpoints.  On two processes (gloo), megatron.core.dist_checkpointing.load fills a
-GPTModel of the local layers under each parallel layout: the logits must be those of transformers.  DeepSeek's models are built from
+GPTModel of the local layers under each parallel layout: the logits must be those of transformers.  Newer models are built from
 the arguments in common.pt alone.  From 0.16 on, the distributed optimizer takes a ZeRO run's masters and moments, each rank its part.
 """
 import json
@@ -15,14 +15,26 @@ import sys
 import tempfile
 
 LAYOUTS = {'llama': [{}, {'tp': 2}, {'pp': 2}], 'mixtral': [{}, {'ep': 2}], 'gpt2': [{'tp': 2}],
-           'deepseek_v3': [{'tp': 2}, {'pp': 2}, {'ep': 2}], 'deepseek_v3_plain': [{}], 'deepseek_v2': [{'tp': 2}]}
+           'deepseek_v3': [{'tp': 2}, {'pp': 2}, {'ep': 2}], 'deepseek_v3_plain': [{}], 'deepseek_v2': [{'tp': 2}],
+           'gpt_oss': [{'pp': 2}, {'ep': 2}]}
 LIMIT = 1e-5
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'fixtures', 'hf_trainer_llama_z3_bf16_w2', 'ckpt')
 
 
-def deepseek(kind):
+def gpt_oss():
+    """A configuration with three layers in which windows and clamps have an effect."""
+    import transformers as t
+    return t.GptOssConfig(vocab_size=61, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+                          intermediate_size=24, num_local_experts=4, num_experts_per_tok=2, sliding_window=3, max_position_embeddings=64, swiglu_limit=0.2,
+                          rope_parameters={'rope_type': 'yarn', 'rope_theta': 5000.0, 'factor': 4.0, 'beta_fast': 32.0, 'beta_slow': 1.0, 'truncate': False,
+                                           'original_max_position_embeddings': 16})
+
+
+def by_kind(kind):
     """A configuration with stretched positions, compressed queries and groups of experts, or one without."""
     import transformers as t
+    if kind == 'gpt_oss':
+        return gpt_oss()
     base = {'vocab_size': 61, 'hidden_size': 32, 'num_hidden_layers': 4, 'num_attention_heads': 4, 'num_key_value_heads': 4,
             'intermediate_size': 24, 'max_position_embeddings': 64, 'kv_lora_rank': 16, 'qk_rope_head_dim': 8, 'qk_nope_head_dim': 12,
             'v_head_dim': 10, 'n_routed_experts': 8, 'n_shared_experts': 2, 'moe_intermediate_size': 20, 'num_experts_per_tok': 4}
@@ -42,7 +54,7 @@ def tiny(kind, folder):
     base = {'vocab_size': 61, 'hidden_size': 32, 'num_hidden_layers': 2, 'num_attention_heads': 4, 'num_key_value_heads': 2,
             'intermediate_size': 24, 'max_position_embeddings': 32}
     config = {'llama': lambda: t.LlamaConfig(**base), 'mixtral': lambda: t.MixtralConfig(**base, num_local_experts=4, sliding_window=None),
-              'gpt2': lambda: t.GPT2Config(vocab_size=61, n_embd=32, n_layer=2, n_head=4, n_positions=32)}.get(kind, lambda: deepseek(kind))()
+              'gpt2': lambda: t.GPT2Config(vocab_size=61, n_embd=32, n_layer=2, n_head=4, n_positions=32)}.get(kind, lambda: by_kind(kind))()
     model = t.AutoModelForCausalLM.from_config(config).float()
     for name, p in [*model.named_parameters(), *model.named_buffers()]:    # norms and biases too, which begin as ones and zeros
         if not name.endswith('inv_freq'):
@@ -133,27 +145,33 @@ RENAMED = {'num_experts': 'num_moe_experts', 'norm_epsilon': 'layernorm_epsilon'
 
 
 def by_arguments(folder, size):
-    """The GPTModel that the arguments of a checkpoint describe, with multi-latent attention."""
+    """The GPTModel that the arguments of a checkpoint describe."""
     import dataclasses
     import torch
     from megatron.core import parallel_state as ps
+    from megatron.core.fusions.fused_bias_geglu import quick_gelu
     from megatron.core.models.gpt import GPTModel
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
-    from megatron.core.transformer.transformer_config import MLATransformerConfig
+    from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
     args = vars(torch.load(os.path.join(folder, 'common.pt'), weights_only=False)['args'])
-    known = {f.name for f in dataclasses.fields(MLATransformerConfig)}
+    latent, quick = args.get('multi_latent_attention'), args.get('quick_geglu', False)
+    kind = MLATransformerConfig if latent else TransformerConfig
+    known = {f.name for f in dataclasses.fields(kind)}
     given = {RENAMED.get(k, k): v for k, v in args.items() if RENAMED.get(k, k) in known}
-    config = MLATransformerConfig(**{
-        **given, 'activation_func': torch.nn.functional.silu, 'hidden_dropout': 0.0, 'attention_dropout': 0.0, 'use_cpu_initialization': True,
-        'pipeline_dtype': torch.float32, 'bias_activation_fusion': False, 'bias_dropout_fusion': False, 'masked_softmax_fusion': False,
-        'apply_rope_fusion': False, 'gradient_accumulation_fusion': False, 'persist_layer_norm': False, 'moe_token_dispatcher_type': 'allgather',
+    config = kind(**{
+        **given, 'activation_func': quick_gelu if quick else torch.nn.functional.silu, 'gated_linear_unit': quick or args['swiglu'],
+        'hidden_dropout': 0.0, 'attention_dropout': 0.0, 'use_cpu_initialization': True, 'pipeline_dtype': torch.float32,
+        'bias_activation_fusion': False, 'bias_dropout_fusion': False, 'masked_softmax_fusion': False, 'apply_rope_fusion': False,
+        'gradient_accumulation_fusion': False, 'persist_layer_norm': False, 'moe_token_dispatcher_type': 'allgather',
         'moe_router_load_balancing_type': 'none', 'tensor_model_parallel_size': size['tp'], 'pipeline_model_parallel_size': size['pp'],
         'expert_model_parallel_size': size['ep']})
+    for name, value in args.items():    # which its configuration takes without a field for them
+        if name.startswith('yarn_'):
+            setattr(config, name, value)
     spec = get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization='RMSNorm')
-    for layer in spec.layer_specs:
+    for layer in spec.layer_specs if latent else []:
         layer.submodules.self_attention.submodules.core_attention = latent_attention()
-    return GPTModel(config, spec,
-                    vocab_size=args['padded_vocab_size'], max_sequence_length=32, pre_process=ps.is_pipeline_first_stage(),
+    return GPTModel(config, spec, vocab_size=args['padded_vocab_size'], max_sequence_length=32, pre_process=ps.is_pipeline_first_stage(),
                     post_process=ps.is_pipeline_last_stage(), share_embeddings_and_output_weights=not args['untie_embeddings_and_output_weights'],
                     parallel_output=False, position_embedding_type=args['position_embedding_type'], rotary_base=args['rotary_base'])
 
@@ -184,12 +202,14 @@ def load(folder, hf, sizes):
         c = json.load(f)
     size = {'tp': 1, 'pp': 1, 'ep': 1, 'vocab': 128, **sizes}
     ps.initialize_model_parallel(tensor_model_parallel_size=size['tp'], pipeline_model_parallel_size=size['pp'], expert_model_parallel_size=size['ep'])
-    model = (by_arguments(folder, size) if c['model_type'].startswith('deepseek') else build(c, size, torch.float32)).eval()
+    model = (by_arguments(folder, size) if c['model_type'] not in ('llama', 'mixtral', 'gpt2') else build(c, size, torch.float32)).eval()
     for p in model.parameters():
         p.data.fill_(7.0)
     got = dist_checkpointing.load({'model': model.sharded_state_dict()}, folder)
     model.load_state_dict(got['model'], strict=True)
+    ones, torch.ones = torch.ones, on_cpu(torch.ones)    # masks of windows; transformers below needs the real one
     out = logits(model, size['pp'], c.get('hidden_size') or c.get('n_embd'))
+    torch.ones = ones
     ps.destroy_model_parallel()
     if out is None:
         return ''
