@@ -275,7 +275,7 @@ static int mgw_module(mgw_writer *w, const char *module, const ckpt_tensor *t, u
  */
 static int mgw_extra(mgw_writer *w, const ckpt_tensor *t)
 {
-    static const char end[] = ".weight";
+    static const char end[] = ".weight", out[] = ".self_attention.linear_proj";
     size_t n = strlen(t->name);
     uint32_t lead = mgw_lead(t->name, t);
     const char *module, *projection;
@@ -288,8 +288,9 @@ static int mgw_extra(mgw_writer *w, const ckpt_tensor *t)
     if (!module)
         return ckpt_fail_memory(w->err);
     rc = mgw_module(w, module, t, lead);
-    projection = strstr(module, ".self_attention.linear_proj");
-    if (rc != CKPT_OK || !projection)
+    projection = strstr(module, out);
+    // a norm behind the projection is a module of its own
+    if (rc != CKPT_OK || !projection || projection[sizeof out - 1])
         return rc;
     module = ckpt_arena_printf(w->job.to->arena, "%.*s.self_attention.core_attention",
                                (int)(projection - module), module);
@@ -436,10 +437,26 @@ static int mgw_check(const ckpt_train_job *job)
     return CKPT_OK;
 }
 
+/* Warn of norms behind attention and MLP, which only modules of other programs have. */
+static int mgw_foreign(const ckpt_train_job *job)
+{
+    for (size_t i = 0; i < job->from->tensors.n; i++) {
+        const ckpt_tensor *t = job->from->tensors.at[i];
+        if (t->role != CKPT_ROLE_STATE && strstr(t->name, ".post_layernorm."))
+            return ckpt_map_note(job->to, CKPT_WARNING, job->err,
+                                 "'%.200s': Megatron-Core's GPTModel has no norms behind attention "
+                                 "and MLP: a model of Megatron-Bridge's Gemma modules loads them",
+                                 t->name);
+    }
+    return CKPT_OK;
+}
+
 static int mgw_write(mgw_writer *w, uint32_t ranks)
 {
     int rc = mgw_check(&w->job);
 
+    if (rc == CKPT_OK)
+        rc = mgw_foreign(&w->job);
     if (rc == CKPT_OK)
         rc = mgw_folder(&w->job);
     if (rc == CKPT_OK)

@@ -16,7 +16,7 @@ import tempfile
 
 LAYOUTS = {'llama': [{}, {'tp': 2}, {'pp': 2}], 'mixtral': [{}, {'ep': 2}], 'gpt2': [{'tp': 2}],
            'deepseek_v3': [{'tp': 2}, {'pp': 2}, {'ep': 2}], 'deepseek_v3_plain': [{}], 'deepseek_v2': [{'tp': 2}],
-           'gpt_oss': [{'pp': 2}, {'ep': 2}]}
+           'gpt_oss': [{'pp': 2}, {'ep': 2}], 'gemma2': [{'tp': 2}], 'gemma3': [{'pp': 2}]}
 LIMIT = 1e-5
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'fixtures', 'hf_trainer_llama_z3_bf16_w2', 'ckpt')
 
@@ -30,11 +30,24 @@ def gpt_oss():
                                            'original_max_position_embeddings': 16})
 
 
+def gemma(kind):
+    """A configuration with windows, caps and rotary embeddings that have an effect."""
+    import transformers as t
+    base = {'vocab_size': 61, 'hidden_size': 32, 'num_hidden_layers': 4, 'num_attention_heads': 4, 'num_key_value_heads': 2, 'head_dim': 8,
+            'intermediate_size': 24, 'sliding_window': 3, 'max_position_embeddings': 64, 'query_pre_attn_scalar': 12}
+    if kind == 'gemma2':
+        return t.Gemma2Config(**base, attn_logit_softcapping=0.5, final_logit_softcapping=0.7)
+    return t.Gemma3TextConfig(**base, sliding_window_pattern=2, rope_parameters={
+        'full_attention': {'rope_type': 'linear', 'factor': 4.0, 'rope_theta': 50000.0}, 'sliding_attention': {'rope_type': 'default', 'rope_theta': 500.0}})
+
+
 def by_kind(kind):
     """A configuration with stretched positions, compressed queries and groups of experts, or one without."""
     import transformers as t
     if kind == 'gpt_oss':
         return gpt_oss()
+    if kind.startswith('gemma'):
+        return gemma(kind)
     base = {'vocab_size': 61, 'hidden_size': 32, 'num_hidden_layers': 4, 'num_attention_heads': 4, 'num_key_value_heads': 4,
             'intermediate_size': 24, 'max_position_embeddings': 64, 'kv_lora_rank': 16, 'qk_rope_head_dim': 8, 'qk_nope_head_dim': 12,
             'v_head_dim': 10, 'n_routed_experts': 8, 'n_shared_experts': 2, 'moe_intermediate_size': 20, 'num_experts_per_tok': 4}
@@ -154,6 +167,9 @@ def by_arguments(folder, size):
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
     from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
     args = vars(torch.load(os.path.join(folder, 'common.pt'), weights_only=False)['args'])
+    if 'query_pre_attn_scalar' in args:
+        import mcore_gemma
+        return mcore_gemma.model(args, size)
     latent, quick = args.get('multi_latent_attention'), args.get('quick_geglu', False)
     kind = MLATransformerConfig if latent else TransformerConfig
     known = {f.name for f in dataclasses.fields(kind)}
