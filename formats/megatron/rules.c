@@ -38,25 +38,16 @@ static bool mgr_ends(const char *name, const char *const *ends, size_t n)
 static bool mgr_by_rows(const char *name)
 {
     static const char *const ends[] = {
-        "linear_qkv.weight",
-        "linear_qkv.bias",
-        "linear_q.weight",
-        "linear_q.bias",
-        "linear_kv.weight",
-        "linear_kv.bias",
-        "linear_q_proj.weight",
-        "linear_q_up_proj.weight",
-        "linear_kv_up_proj.weight",
-        "linear_fc1.weight",
-        "linear_fc1.bias",
-        "word_embeddings.weight",
-        "word_embeddings_for_head.weight",
-        "output_layer.weight",
-        "output_layer.bias",
-        "query_key_value.weight",
-        "query_key_value.bias",
-        "dense_h_to_4h.weight",
-        "dense_h_to_4h.bias",
+        "linear_qkv.weight",        "linear_qkv.bias",
+        "linear_q.weight",          "linear_q.bias",
+        "linear_kv.weight",         "linear_kv.bias",
+        "linear_q_proj.weight",     "linear_q_up_proj.weight",
+        "linear_kv_up_proj.weight", "linear_fc1.weight",
+        "linear_fc1.bias",          "core_attention.softmax_offset",
+        "word_embeddings.weight",   "word_embeddings_for_head.weight",
+        "output_layer.weight",      "output_layer.bias",
+        "query_key_value.weight",   "query_key_value.bias",
+        "dense_h_to_4h.weight",     "dense_h_to_4h.bias",
     };
 
     return MGR_ENDS(name, ends);
@@ -84,6 +75,7 @@ static bool mgr_whole(const char *name)
         "position_embeddings.weight",
         "tokentype_embeddings.weight",
         "router.weight",
+        "router.bias",
         "router.expert_bias",
         "gate_weight",
         "linear_q_down_proj.weight",

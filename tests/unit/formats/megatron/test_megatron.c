@@ -90,6 +90,13 @@ static void test_rules(void **state)
         assert_true(!ckpt_meg_rule(&rule, map, "decoder.layers.0.mixer.in_proj.weight", 0));
         assert_true(ckpt_meg_rule(&rule, map, "decoder.final_layernorm.weight", 0) &&
                     rule.kind == CKPT_SLICE_SAME);
+        // of GPT-OSS: one offset for each head
+        assert_true(ckpt_meg_rule(&rule, map,
+                                  "decoder.layers.0.self_attention.core_attention.softmax_offset",
+                                  stacked) &&
+                    rule.kind == CKPT_SLICE_CAT && rule.axis == 0);
+        assert_true(ckpt_meg_rule(&rule, map, "decoder.layers.0.mlp.router.bias", 0) &&
+                    rule.kind == CKPT_SLICE_SAME);
         ckpt_map_free(map);
     }
 }
@@ -109,13 +116,39 @@ static void test_names(void **state)
                 !ckpt_meg_is_expert("decoder.layers.mlp.shared_experts.linear_fc1.weight"));
 }
 
+/* Norms that Transformer Engine may fuse have two names; all others have one. */
+static void test_second_names(void **state)
+{
+    static const char *const pair[][2] = {
+        {"decoder.layers.0.pre_mlp_layernorm.weight",
+         "decoder.layers.0.mlp.linear_fc1.layer_norm_weight"},
+        {"decoder.layers.self_attention.q_layernorm.weight",
+         "decoder.layers.self_attention.linear_q_up_proj.layer_norm_weight"},
+        {"decoder.layers.7.self_attention.kv_layernorm.bias",
+         "decoder.layers.7.self_attention.linear_kv_up_proj.layer_norm_bias"}};
+    ckpt_arena *arena = ckpt_arena_new(0);
+    const char *out;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof pair / sizeof *pair; i++) {
+        for (size_t k = 0; k < 2; k++) {
+            assert_true(ckpt_meg_second(&out, arena, pair[i][k]));
+            assert_string_equal(out, pair[i][1 - k]);
+        }
+    }
+    assert_true(ckpt_meg_second(&out, arena, "decoder.layers.0.input_layernorm.weight"));
+    assert_null(out);
+    assert_true(ckpt_meg_second(&out, arena, "decoder.layers.0.self_attention.k_layernorm.weight"));
+    assert_null(out);
+    ckpt_arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recorded_layout),
-        cmocka_unit_test(test_buckets),
-        cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_recorded_layout), cmocka_unit_test(test_buckets),
+        cmocka_unit_test(test_rules),           cmocka_unit_test(test_names),
+        cmocka_unit_test(test_second_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
