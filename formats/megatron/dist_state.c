@@ -88,21 +88,27 @@ static int mgd_optimizer(mgd_reader *m, const ckpt_value *optimizer, const char 
     return rc == CKPT_OK ? ckpt_meg_groups_add(&m->group, m->job, list, has ? &step : NULL) : rc;
 }
 
-/* Read all optimizers: a single one, or a dict of them by number. */
+/* Read all optimizers: a single one, or a dict of them by number; NeMo 2 has a list of one. */
 static int mgd_optimizers(mgd_reader *m)
 {
     const ckpt_value *all = ckpt_value_get(m->job->root, "optimizer");
-    ckpt_dict map = ckpt_value_map(all);
+    ckpt_seq list = ckpt_value_seq(all);
+    const char *at = "optimizer";
     int rc = CKPT_OK;
 
     if (!all)
         return ckpt_meg_none(m->map, "it was saved without its optimizer", NULL, m->err);
+    if (all->kind == CKPT_V_LIST && list.n > 1)
+        return ckpt_meg_none(m->map, "it has several optimizers, expected one", NULL, m->err);
+    if (all->kind == CKPT_V_LIST && list.n == 1)
+        all = list.at[0], at = "optimizer.0";
+    ckpt_dict map = ckpt_value_map(all);
     if (map.n == 0 || map.at[0].key->kind != CKPT_V_INT)
-        return mgd_optimizer(m, all, "optimizer", 0);
+        return mgd_optimizer(m, all, at, 0);
     for (uint64_t i = 0; rc == CKPT_OK && i < map.n && i < MGD_MAX_OPTIMIZERS; i++) {
         const char *path =
             map.at[i].key->kind == CKPT_V_INT
-                ? ckpt_arena_printf(m->map->arena, "optimizer.%lld", (long long)map.at[i].key->as.i)
+                ? ckpt_arena_printf(m->map->arena, "%s.%lld", at, (long long)map.at[i].key->as.i)
                 : "";
         rc = path ? mgd_optimizer(m, map.at[i].value, path,
                                   map.at[i].key->kind == CKPT_V_INT ? map.at[i].key->as.i : -1)

@@ -32,6 +32,16 @@ bool ckpt_meg_flag(const ckpt_meg_job *job, const char *name)
     return v && v->kind == CKPT_V_BOOL && v->as.i;
 }
 
+/* The folder of the checkpoint; of NeMo 2 it is above the folder of the weights. */
+static const char *mgk_above(const ckpt_meg_job *job)
+{
+    const char *path = job->map->path, *slash = strrchr(path, '/');
+
+    if (!slash || slash == path || strcmp(slash + 1, CKPT_MEG_WEIGHTS) != 0)
+        return path;
+    return ckpt_arena_string(job->map->arena, path, (size_t)(slash - path));
+}
+
 int ckpt_meg_facts(ckpt_meg_job *job, const char *layout)
 {
     assert(job->map && layout);
@@ -42,19 +52,24 @@ int ckpt_meg_facts(ckpt_meg_job *job, const char *layout)
         {"data_parallel_size", "world size"},
     };
     ckpt_map *map = job->map;
-    const char *slash = strrchr(map->path, '/');
+    const char *tag = mgk_above(job), *slash = tag ? strrchr(tag, '/') : NULL;
     int64_t world = ckpt_meg_arg(job, "data_parallel_size");
     int rc = ckpt_map_fact(map, job->err, "layout", "%s", layout);
     int64_t named = 0;
+    bool told = map->known.tag != NULL; // the search in a run of NeMo 2 has told it
 
-    map->known.tag = slash && slash[1] ? slash + 1 : map->path;
+    if (!tag)
+        return ckpt_fail_memory(job->err);
+    map->known.tag = slash && slash[1] ? slash + 1 : tag;
     map->known.world = world > 0 && world < UINT32_MAX ? (uint32_t)world : 0;
     map->known.step = -1;
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && !told)
         rc = ckpt_map_fact(map, job->err, "tag", "%s", map->known.tag);
     if (rc == CKPT_OK)
         rc = ckpt_map_fact(map, job->err, "tag folder", "%s", map->path);
-    if (ckpt_value_as_int(ckpt_value_get(job->root, "iteration"), &map->known.step) &&
+    // NeMo 2 saves the dict of Lightning
+    if ((ckpt_value_as_int(ckpt_value_get(job->root, "iteration"), &map->known.step) ||
+         ckpt_value_as_int(ckpt_value_get(job->root, "global_step"), &map->known.step)) &&
         rc == CKPT_OK)
         rc = ckpt_map_fact_int(map, "iteration", map->known.step, job->err);
     if (rc == CKPT_OK && map->known.step >= 0 && ckpt_meg_is_iter(map->known.tag) &&

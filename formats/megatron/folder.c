@@ -3,7 +3,8 @@
  * folder.c: goes from the user's path to the folder of one iteration.
  *
  * The path may be a run's folder, with its tracker file or a tag, or an iteration's folder itself.
- * A tag is a folder's name ("iter_0000003", "release"), or the number in the tracker ("3").
+ * A tag is a folder's name ("iter_0000003", "release"), or the number in the tracker ("3").  NeMo 2
+ * has no tracker; in its folder of a checkpoint, the iteration is the folder "weights".
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -20,7 +21,7 @@ enum {
 /* True for a folder with one checkpoint, complete or not. */
 static bool mgf_is_one(const ckpt_listing *list)
 {
-    return ckpt_meg_is_dist(list) || ckpt_meg_is_legacy(list);
+    return ckpt_meg_is_dist(list) || ckpt_meg_is_legacy(list) || ckpt_meg_is_fsdp(list);
 }
 
 static const char *mgf_path(ckpt_map *map, const ckpt_listing *list, const char *name)
@@ -164,7 +165,9 @@ int ckpt_meg_find(ckpt_map *map, ckpt_listing *list, const ckpt_open_opts *opts,
 
     if (!opts->tag && mgf_is_one(list))
         return CKPT_OK;
-    if (opts->tag)
+    if (!opts->tag && ckpt_meg_is_nemo(list))
+        tag = CKPT_MEG_WEIGHTS, rc = CKPT_OK;
+    else if (opts->tag)
         rc = mgf_tag(map, list, opts->tag, &tag, err);
     else if (tracker && !tracker->is_dir)
         rc = mgf_tracker(map, list, &tag, err);

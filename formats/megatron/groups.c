@@ -6,9 +6,11 @@
  * parameters with one axis and those named ".bias" have no weight decay (wd_mult 0); experts that
  * are spread over ranks have their own groups, and so have embedding and output layer with their
  * own learning rate (is_decoupled_lr, or the run's decoupled_lr).  Norms of queries and keys have
- * weight decay if the run sets apply_wd_to_qk_layernorm.
+ * weight decay if the run sets apply_wd_to_qk_layernorm.  Megatron-FSDP saves names, so its groups
+ * list them.
  */
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/megatron/megatron.h"
@@ -78,6 +80,22 @@ bool ckpt_meg_decays(const char *name, uint32_t ndim)
     return ndim > ckpt_meg_stacked(name) + 1 && !mgg_ends(name, ".bias");
 }
 
+static int mgg_compare(const void *key, const void *name)
+{
+    return strcmp(key, *(const char *const *)name);
+}
+
+/* The number of the group that lists a parameter. */
+static size_t mgg_listed(const ckpt_meg_groups *groups, const char *name)
+{
+    for (size_t i = 0; i < groups->n; i++) {
+        const ckpt_meg_group *g = &groups->at[i];
+        if (bsearch(name, g->name, g->n_names, sizeof *g->name, mgg_compare))
+            return i;
+    }
+    return groups->n;
+}
+
 size_t ckpt_meg_group_of(const ckpt_meg_groups *groups, const char *name, uint32_t ndim)
 {
     assert(groups && name);
@@ -86,6 +104,8 @@ size_t ckpt_meg_group_of(const ckpt_meg_groups *groups, const char *name, uint32
     bool experts = false, decoupled = false;
     size_t found = groups->n;
 
+    if (groups->n > 0 && groups->at[0].name)
+        return mgg_listed(groups, name);
     for (size_t i = 0; i < groups->n; i++) {
         experts = experts || groups->at[i].expert;
         decoupled = decoupled || groups->at[i].decoupled;

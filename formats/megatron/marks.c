@@ -25,6 +25,12 @@ bool ckpt_meg_is_dist(const ckpt_listing *list)
            (done && !done->is_dir && ckpt_listing_find(list, CKPT_DCP_METADATA));
 }
 
+bool ckpt_meg_is_nemo(const ckpt_listing *list)
+{
+    return ckpt_listing_has(list, CKPT_MEG_WEIGHTS, true) &&
+           ckpt_listing_has(list, CKPT_MEG_CONTEXT, true);
+}
+
 unsigned ckpt_meg_numbers(const char *name, uint32_t out[3])
 {
     assert(name && out);

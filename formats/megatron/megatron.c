@@ -1,30 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * megatron.c: reads Megatron-LM's checkpoints: runs and iterations, and the common.pt next to a
- * distributed checkpoint; write.c writes them.
+ * distributed checkpoint; write.c writes them.  Also those of Megatron-Bridge, NeMo 2 and
+ * Megatron-FSDP.
  *
  * Checked against Megatron-Core 0.16.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/megatron/legacy.h"
 #include "formats/megatron/megatron.h"
 #include "formats/megatron/write.h"
+#include "formats/training/step_folders.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/adopt.h"
 
 enum {
     MGC_SURE = 93,  /* an iteration's folder, or a tracker; below DeepSpeed's `latest` */
     MGC_TAGS = 81,  /* score of iterations without a tracker */
+    MGC_NEMO = 46,  /* a folder with checkpoints of NeMo 2; above a run of dcp */
     MGC_DONE = 4096 /* limit of metadata.json in bytes */
+};
+
+/* ---- runs ---- */
+
+static const ckpt_run_layout mgc_run = {
+    .is_tag = ckpt_meg_is_tag,
+    .pointer = CKPT_MEG_TRACKER,
+    .folder = ckpt_meg_folder,
+    .text = ckpt_meg_text,
+};
+
+/* NeMo 2 names a checkpoint like "llama--val_loss=2.1-step=9-consumed_samples=80.0-last". */
+static bool mgc_nemo_number(char out[CKPT_RUN_NAME], const char *folder)
+{
+    const char *step = strstr(folder, "step=");
+    size_t n = step ? strspn(step + 5, "0123456789") : 0;
+
+    if (n == 0 || n > CKPT_MEG_DIGITS)
+        return ckpt_train_number_of(out, folder);
+    (void)snprintf(out, CKPT_RUN_NAME, "%.*s", (int)n, step + 5);
+    return true;
+}
+
+static bool mgc_nemo_done(const ckpt_listing *list)
+{
+    (void)list;
+    return true; // the folder has no sign of it; opening "weights" finds out
+}
+
+static const ckpt_run_layout mgc_nemo = {
+    .is_tag = ckpt_meg_is_nemo,
+    .is_done = mgc_nemo_done,
+    .pointer = "",
+    .text = mgc_nemo_number,
 };
 
 static int mgc_probe(const ckpt_listing *list)
 {
     const ckpt_entry *tracker = ckpt_listing_find(list, CKPT_MEG_TRACKER);
 
-    if (ckpt_meg_is_dist(list) || ckpt_meg_is_legacy(list))
+    if (ckpt_meg_is_dist(list) || ckpt_meg_is_legacy(list) || ckpt_meg_is_nemo(list) ||
+        ckpt_meg_is_fsdp(list))
         return MGC_SURE;
     // Do not rely on a tracker only: Megatron-DeepSpeed writes one next to DeepSpeed's folders.
     for (size_t i = 0; i < list->n; i++) {
@@ -34,7 +73,9 @@ static int mgc_probe(const ckpt_listing *list)
         if (list->entry[i].is_dir && strncmp(list->entry[i].name, "global_step_", 12) == 0)
             return 0;
     }
-    return tracker && !tracker->is_dir ? MGC_TAGS : 0;
+    if (tracker && !tracker->is_dir)
+        return MGC_TAGS;
+    return ckpt_train_is_run(list, &mgc_nemo) ? MGC_NEMO : 0;
 }
 
 /* If the path is a run's tracker file, open the run. */
@@ -119,7 +160,7 @@ static int mgc_common(ckpt_meg_job *job)
     }
     job->common = common;
     job->root = common->values;
-    return CKPT_OK;
+    return ckpt_meg_trainer(job, common->values);
 }
 
 /* Make the tree of values: common.pt's, then the distributed checkpoint's. */
@@ -167,24 +208,29 @@ static int mgc_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
                       ckpt_err *err)
 {
     ckpt_listing at = *list;
+    ckpt_open_opts of_nemo = *opts;
     ckpt_meg_job job = {.map = map, .list = &at, .opts = opts, .err = err};
-    int rc = ckpt_meg_find(map, &at, opts, err);
+    int rc = CKPT_OK;
 
+    if (!ckpt_meg_is_nemo(list) && ckpt_train_is_run(list, &mgc_nemo)) {
+        rc = ckpt_train_find_step(map, &at, &mgc_nemo, opts->tag, err);
+        of_nemo.tag = NULL;
+        job.opts = &of_nemo;
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_meg_find(map, &at, job.opts, err);
     if (rc != CKPT_OK)
         return rc;
     map->path = at.folder;
     map->known.training = true;
+    if (ckpt_meg_is_fsdp(&at)) {
+        rc = ckpt_dcp_read(map, &at, opts, ckpt_meg_fsdp_roles, err);
+        return rc == CKPT_OK ? ckpt_meg_fsdp(&job) : rc;
+    }
     return ckpt_meg_is_dist(&at) ? mgc_dist(&job) : ckpt_meg_legacy(&job);
 }
 
-static const ckpt_run_layout mgc_run = {
-    .is_tag = ckpt_meg_is_tag,
-    .pointer = CKPT_MEG_TRACKER,
-    .folder = ckpt_meg_folder,
-    .text = ckpt_meg_text,
-};
-
-static const ckpt_run_layout *const mgc_runs[] = {&mgc_run, NULL};
+static const ckpt_run_layout *const mgc_runs[] = {&mgc_run, &mgc_nemo, NULL};
 
 const ckpt_directory ckpt_directory_megatron = {
     .is =

@@ -11,7 +11,9 @@
  *     groups.c    assigns parameters to the optimizer's groups
  *     state.c     builds the training state: groups, masters, moments, step counts
  *     dist_state.c  finds the state in a torch_dist folder
+ *     fsdp.c      reads checkpoints of Megatron-FSDP
  *     facts.c     reads the run's arguments
+ *     trainer.c   reads the configuration of Megatron-Bridge and NeMo 2 instead of arguments
  *     megatron.c  the driver: torch_dist folders
  *     write.h     the writer of torch_dist folders
  *     legacy.h    folders with a file for each rank
@@ -23,6 +25,9 @@
  *         metadata.json                   written last: without it the save did not finish
  *         common.pt                       unsharded values: arguments, groups, scheduler
  *         .metadata, *.distcp             a distributed checkpoint of PyTorch (formats/dcp)
+ *
+ * NeMo 2 has the same in NAME/weights, with the prefix "module." before all names, and NAME/context
+ * with the configuration.  Megatron-Bridge adds train_state.pt and run_config.yaml.
  *
  * Layers of the same structure are stacked: "decoder.layers.mlp.linear_fc1.weight" has all of them
  * along its first axis.
@@ -36,6 +41,9 @@
 #define CKPT_MEG_TRACKER "latest_checkpointed_iteration.txt"
 #define CKPT_MEG_COMMON  "common.pt"
 #define CKPT_MEG_DONE    "metadata.json"
+/* folders of a checkpoint of NeMo 2: the torch_dist checkpoint, and the configuration */
+#define CKPT_MEG_WEIGHTS "weights"
+#define CKPT_MEG_CONTEXT "context"
 /* name in common.pt of another framework's lr_scheduler: Megatron-LM would load that as its own */
 #define CKPT_MEG_SCHEDULE "run_lr_scheduler"
 /* among the kept values of a DeepSpeed run: a list of the values that ckpt added for Megatron */
@@ -61,6 +69,9 @@ bool ckpt_meg_is_dist(const ckpt_listing *list);
 
 /* True for an iteration's folder name: "iter_" and digits. */
 bool ckpt_meg_is_iter(const char *name);
+
+/* True for a checkpoint's folder of NeMo 2, which has a torch_dist checkpoint in "weights". */
+bool ckpt_meg_is_nemo(const ckpt_listing *list);
 
 /* ---- folder.c ---- */
 
@@ -194,6 +205,35 @@ int64_t ckpt_meg_arg(const ckpt_meg_job *job, const char *name);
 /* True if a flag of the run exists and is true. */
 bool ckpt_meg_flag(const ckpt_meg_job *job, const char *name);
 
+/* ---- fsdp.c ---- */
+
+/* True for an iteration's folder of Megatron-FSDP: .metadata names what Megatron-LM saves. */
+bool ckpt_meg_is_fsdp(const ckpt_listing *list);
+
+/* Decide the roles of a checkpoint of Megatron-FSDP (ckpt_dcp_roles_fn). */
+int ckpt_meg_fsdp_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *arena,
+                        ckpt_err *err);
+
+/*
+ * Complete a map that was read with these roles: join the halves of gated layers, add facts, and
+ * with the optimizer the training state.
+ *
+ * Errors  CKPT_EMISSING, CKPT_EMISMATCH: a half is missing, or does not fit; CKPT_EFORMAT: values
+ *         of another kind than Megatron's; CKPT_ELIMIT
+ */
+int ckpt_meg_fsdp(ckpt_meg_job *job);
+
+/* ---- trainer.c ---- */
+
+/*
+ * Add "args" to a tree that has none, from the configuration of Megatron-Bridge or NeMo 2 if there
+ * is one.  A finding names its file, and settings that no layout map carries.
+ *
+ * root    a DICT of the map
+ * Errors  CKPT_ELIMIT, CKPT_EIO
+ */
+int ckpt_meg_trainer(ckpt_meg_job *job, ckpt_value *root);
+
 /* ---- groups.c ---- */
 
 /* A parameter group, and the properties by which parameters are assigned to it. */
@@ -203,6 +243,8 @@ typedef struct ckpt_meg_group {
     bool norms_decay; /* a property of the run: norms of queries and keys have weight decay */
     bool has_step;
     int64_t step;
+    const char **name; /* the sorted names of its parameters; NULL: the rules say which they are */
+    size_t n_names;
 } ckpt_meg_group;
 
 CKPT_VEC(ckpt_meg_groups, ckpt_meg_group);

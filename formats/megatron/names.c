@@ -7,7 +7,8 @@
  *     optimizer.distributed. ...                   flat buffers over data-parallel ranks
  *     ... _extra_state/shard_ ..., rng_state/ ...  objects
  *
- * All other names belong to the model.
+ * All other names belong to the model.  NeMo 2 writes "module." before a weight's name, which is
+ * dropped.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -202,6 +203,20 @@ static int mgn_moment(mgn_reader *r, size_t i)
     return r->out[i].key ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
+/* Drop a prefix that all weights have, of NeMo 2's module around the model. */
+static void mgn_drop_module(mgn_reader *r)
+{
+    static const char module[] = "module.";
+    bool all = true;
+
+    for (size_t i = 0; all && i < r->m->item.n; i++)
+        all = r->out[i].what != CKPT_DCP_WEIGHT || mgn_begins(r->out[i].name, module);
+    for (size_t i = 0; all && i < r->m->item.n; i++) {
+        if (r->out[i].what == CKPT_DCP_WEIGHT || r->out[i].what == CKPT_DCP_MOMENT)
+            r->out[i].name += sizeof module - 1;
+    }
+}
+
 int ckpt_meg_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *arena, ckpt_err *err)
 {
     assert(m && arena && (out || m->item.n == 0));
@@ -213,6 +228,7 @@ int ckpt_meg_roles(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ckpt_arena *a
     rc = mgn_model(&r);
     for (size_t i = 0; rc == CKPT_OK && i < m->item.n; i++)
         rc = mgn_moment(&r, i);
+    mgn_drop_module(&r);
     ckpt_index_free(&r.weight);
     return rc;
 }

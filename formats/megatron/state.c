@@ -180,8 +180,12 @@ static bool mgs_is_empty(const ckpt_value *v)
 static ckpt_value *mgs_beside(ckpt_arena *arena, const ckpt_value *optimizer, unsigned depth,
                               bool *ok)
 {
-    static const char *const known[] = {"param_groups", "state", "fp32_from_fp16_params",
-                                        "fp32_from_fp32_params", "param_state_sharding_type"};
+    static const char *const known[] = {"param_groups",
+                                        "state",
+                                        "fp32_from_fp16_params",
+                                        "fp32_from_fp32_params",
+                                        "param_state_sharding_type",
+                                        "param_to_group_meta"};
     ckpt_dict map = ckpt_value_map(optimizer);
     ckpt_value *rest = NULL;
 

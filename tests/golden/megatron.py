@@ -50,7 +50,9 @@ def exact(got, want):
 
 
 def names(ckpt, run, iteration):
-    """The run by its tracker, by tags, and its iteration by itself: one and the same."""
+    """The run by its tracker, by tags, and its iteration by itself: one and the same.  NeMo 2 has no tracker."""
+    if os.path.isdir(os.path.join(run, 'weights')):
+        return dcp.run(ckpt, 'diff', '-q', '--with-optimizer', run, os.path.join(run, 'weights'))
     first = os.path.join(run, 'iter_%07d' % iteration)
     for tag in (str(iteration), os.path.basename(first)):
         problem = dcp.run(ckpt, 'ls', '--tag', tag, run)
