@@ -29,16 +29,14 @@ int64_t ckpt_meg_iteration(const ckpt_train_job *job)
 {
     assert(job);
     const ckpt_value *model = job->state ? job->state->model : NULL;
-    const char *tag = job->state ? NULL : job->target->tag;
+    const char *tag = job->target->tag;
     int64_t n = 0;
 
-    if (tag && ckpt_meg_is_iter(tag) && ckpt_parse_i64(tag + 5, &n))
+    if ((ckpt_value_as_int(ckpt_value_get(model, "iteration"), &n) ||
+         ckpt_value_as_int(ckpt_value_get(model, "global_steps"), &n)) &&
+        n > 0)
         return n;
-
-    if (!ckpt_value_as_int(ckpt_value_get(model, "iteration"), &n) &&
-        !ckpt_value_as_int(ckpt_value_get(model, "global_steps"), &n))
-        n = 0;
-    return n > 0 ? n : 0;
+    return tag && ckpt_meg_is_iter(tag) && ckpt_parse_i64(tag + 5, &n) && n > 0 ? n : 0;
 }
 
 /* The attributes of the source's arguments (an argparse.Namespace), or NULL. */
@@ -90,6 +88,21 @@ static void mgv_set(mgv_maker *m, ckpt_value *dict, const char *path, const char
     ckpt_tt_put(&m->t, dict, key, v);
 }
 
+/*
+ * Add the parallel sizes, without which Megatron-LM 0.12 to 0.16 does not load: it compares them
+ * with its own to decide about random states.  torch_dist files are not cut by them.
+ */
+static void mgv_parallel(mgv_maker *m, ckpt_value *args)
+{
+    static const char *const names[] = {"tensor_model_parallel_size",
+                                        "pipeline_model_parallel_size"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!ckpt_value_get(args, names[i]))
+            ckpt_tt_put(&m->t, args, names[i], ckpt_tt_int(&m->t, 1));
+    }
+}
+
 /* Add the arguments that follow from the tensors and the target. */
 static void mgv_known(mgv_maker *m, ckpt_value *args)
 {
@@ -137,6 +150,7 @@ static ckpt_value *mgv_args(mgv_maker *m)
                         ckpt_tt_copy(&m->t, made.at[i].value));
     }
     mgv_known(m, args);
+    mgv_parallel(m, args);
     return ckpt_tt_object(&m->t, "argparse", "Namespace", CKPT_BY_NEWOBJ,
                           ckpt_tt_new(&m->t, CKPT_V_TUPLE), args);
 }
@@ -313,7 +327,10 @@ static int mgv_run(mgv_maker *m, ckpt_value *root)
     return ckpt_map_note(m->job->to, CKPT_WARNING, m->job->err,
                          "opt_param_scheduler: written with a constant learning rate, because the "
                          "source has no schedule of Megatron: give Megatron its schedule and "
-                         "--override-opt_param-scheduler");
+                         "--override-opt_param-scheduler%s",
+                         m->samples > 0 ? ""
+                                        : "; its num_steps is 0, because the source does not state "
+                                          "its batch size, so the schedule begins anew");
 }
 
 /* List the values that Megatron needs and the run of DeepSpeed does not have. */

@@ -73,16 +73,17 @@ static int mgp_settings(mgp_maker *m, ckpt_meg_regrouped *r)
          mgp_put(m, settings, "is_decoupled_lr", ckpt_value_bool(arena, false)) &&
          (!has || mgp_put(m, settings, "step", ckpt_value_float(arena, step)));
     r->settings = settings;
+    r->step = has ? step : -1;
     return rc != CKPT_OK || ok ? rc : ckpt_fail_memory(m->err);
 }
 
 /* ---- groups ---- */
 
-/* Check that a second group of the source may join a group of the output. */
-static int mgp_joins(mgp_maker *m, const ckpt_meg_regrouped *r, size_t number, const char *name)
+/* Check that all settings of group a are those of group b, except its list of parameters. */
+static int mgp_same(mgp_maker *m, const ckpt_meg_regrouped *r, size_t a, size_t b, const char *name)
 {
     const ckpt_groups *groups = &m->job->state->group;
-    ckpt_dict fields = ckpt_value_map(groups->at[number].fields);
+    ckpt_dict fields = ckpt_value_map(groups->at[a].fields);
 
     for (uint64_t i = 0; i < fields.n; i++) {
         const ckpt_value *key = fields.at[i].key;
@@ -90,14 +91,39 @@ static int mgp_joins(mgp_maker *m, const ckpt_meg_regrouped *r, size_t number, c
             ckpt_value_is(key, "param_names"))
             continue;
         if (!ckpt_value_equal(fields.at[i].value,
-                              ckpt_value_get(groups->at[r->from].fields, key->as.text.at), 1 << 16))
+                              ckpt_value_get(groups->at[b].fields, key->as.text.at), 1 << 16))
             return ckpt_fail(m->err, CKPT_EUNSUPPORTED,
                              "%s: Megatron has one parameter group %s weight decay, but %.200s and "
                              "%.200s are in groups %zu and %zu with another %.100s",
                              m->job->from->path, r->decays ? "with" : "without", r->first, name,
-                             r->from, number, key->as.text.at);
+                             r->from, a == r->from ? b : a, key->as.text.at);
     }
     return CKPT_OK;
+}
+
+/* Fail because two parameters have different step counts; -1: none. */
+static int mgp_counts(const mgp_maker *m, double a, const char *first, double b, const char *second)
+{
+    return ckpt_fail(m->err, CKPT_EUNSUPPORTED,
+                     "%s: the optimizer counts %g steps for %.200s and %g for %.200s (-1: none), "
+                     "and Megatron has one count for all parameters",
+                     m->job->from->path, a, first, b, second);
+}
+
+/* Check that a second group of the source may join a group of the output. */
+static int mgp_joins(mgp_maker *m, const ckpt_meg_regrouped *r, size_t number, const char *name)
+{
+    bool has = false;
+    double step = 0;
+    int rc = mgp_same(m, r, number, r->from, name);
+
+    if (rc == CKPT_OK)
+        rc = mgp_same(m, r, r->from, number, name);
+    if (rc == CKPT_OK)
+        rc = mgp_step(m, &m->job->state->group.at[number], &has, &step);
+    if (rc == CKPT_OK && (has ? step : -1) != r->step)
+        rc = mgp_counts(m, r->step, r->first, has ? step : -1, name);
+    return rc;
 }
 
 /* Put a parameter of a group into a group of the output. */
@@ -115,6 +141,20 @@ static int mgp_param(mgp_maker *m, size_t number, const ckpt_tensor *t)
         return ckpt_fail_memory(m->err);
     *r = (ckpt_meg_regrouped){.from = number, .decays = decays, .first = t->name};
     return mgp_settings(m, r);
+}
+
+/*
+ * Check that all groups count the same steps: Megatron asserts it when it saves, and torch's AdamW
+ * in Megatron when it loads.
+ */
+static int mgp_steps(const mgp_maker *m)
+{
+    for (size_t i = 1; i < m->out->n; i++) {
+        const ckpt_meg_regrouped *a = &m->out->at[0], *b = &m->out->at[i];
+        if (a->step != b->step)
+            return mgp_counts(m, a->step, a->first, b->step, b->first);
+    }
+    return CKPT_OK;
 }
 
 /* Say that parameters lose their weight decay. */
@@ -155,7 +195,12 @@ static int mgp_make(mgp_maker *m)
             return ckpt_fail_memory(m->err);
         for (size_t i = 0; rc == CKPT_OK && i < from->n; i++)
             rc = mgp_param(m, g, s->param.at[from->first + i]);
+        if (rc == CKPT_OK && from->n == 0)
+            rc =
+                ckpt_train_left_out(m->job, CKPT_INFO, "param_groups.%zu: it has no parameters", g);
     }
+    if (rc == CKPT_OK && !mgp_is_megatron(s))
+        rc = mgp_steps(m);
     for (size_t i = 0; rc == CKPT_OK && i < m->out->n; i++)
         rc = mgp_decay(m, &m->out->at[i]);
     return rc;

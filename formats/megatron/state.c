@@ -174,17 +174,34 @@ static bool mgs_is_empty(const ckpt_value *v)
 }
 
 /*
+ * Collect what a state has beside the step count and the entries of parameters, which have numbers
+ * in Megatron-LM's files and are tensors in torch_dist; NULL: nothing, or no memory (*ok is false).
+ */
+static ckpt_value *mgs_state_rest(ckpt_arena *arena, const ckpt_value *state, bool *ok)
+{
+    ckpt_dict map = ckpt_value_map(state);
+    ckpt_value *rest = NULL;
+
+    for (uint64_t i = 0; *ok && i < map.n; i++) {
+        const ckpt_value *v = map.at[i].value;
+        if (map.at[i].key->kind != CKPT_V_STR || ckpt_value_is(map.at[i].key, "common_step") ||
+            (v->kind == CKPT_V_TENSOR && !v->as.tensor->storage))
+            continue;
+        rest = rest ? rest : ckpt_value_new(arena, CKPT_V_DICT);
+        *ok = rest && ckpt_dict_add(arena, &rest->as.map, map.at[i].key, map.at[i].value);
+    }
+    return rest;
+}
+
+/*
  * Collect an optimizer's values other than groups and state (e.g. grad_scaler), in their dicts;
  * NULL: nothing, or no memory (*ok is false).
  */
 static ckpt_value *mgs_beside(ckpt_arena *arena, const ckpt_value *optimizer, unsigned depth,
                               bool *ok)
 {
-    static const char *const known[] = {"param_groups",
-                                        "state",
-                                        "fp32_from_fp16_params",
-                                        "fp32_from_fp32_params",
-                                        "param_state_sharding_type",
+    static const char *const known[] = {"param_groups", "fp32_from_fp16_params",
+                                        "fp32_from_fp32_params", "param_state_sharding_type",
                                         "param_to_group_meta"};
     ckpt_dict map = ckpt_value_map(optimizer);
     ckpt_value *rest = NULL;
@@ -196,6 +213,8 @@ static ckpt_value *mgs_beside(ckpt_arena *arena, const ckpt_value *optimizer, un
             taken = taken || ckpt_value_is(key, known[k]);
         if (depth > 0 && (ckpt_value_is(key, "optimizer") || key->kind == CKPT_V_INT))
             v = mgs_beside(arena, v, depth - 1, ok);
+        else if (ckpt_value_is(key, "state"))
+            v = mgs_state_rest(arena, v, ok);
         if (taken || !v || mgs_is_empty(v))
             continue;
         rest = rest ? rest : ckpt_value_new(arena, CKPT_V_DICT);

@@ -38,26 +38,50 @@ typedef struct mgw_writer {
 
 /* ---- the folder ---- */
 
+/* Refuse to write a run in a folder from which Megatron-LM would not resume it. */
+static int mgw_resumes(const ckpt_train_job *job, const char *own, const char *folder)
+{
+    if (ckpt_meg_iteration(job) == 0)
+        return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                         "%s: the run has not counted a step, and Megatron-LM resumes from "
+                         "iteration 1 or later: name the iteration (--to-tag iter_0000001), or "
+                         "convert the weights alone, by way of ckpt convert --to hf",
+                         job->from->path);
+    if (strcmp(own, folder) != 0)
+        return ckpt_fail(job->err, CKPT_EUSAGE,
+                         "--to-tag %.100s: the run is at iteration %" PRId64
+                         ", and Megatron-LM resumes it only from the folder %s",
+                         folder, ckpt_meg_iteration(job), own);
+    return CKPT_OK;
+}
+
 /*
  * Name the folder and the tracker's text: the tag, or the run's iteration.  Weights alone are a
- * release, from which Megatron-LM begins at iteration 0 without an optimizer.
+ * release, from which Megatron-LM begins at iteration 0 without an optimizer.  It looks for the
+ * number of the tracker with seven digits, and asserts that the number is above 0.
  */
 static int mgw_folder(const ckpt_train_job *job)
 {
-    char folder[CKPT_RUN_NAME], text[CKPT_RUN_NAME];
-    const char *tag = job->target->tag;
+    char text[CKPT_RUN_NAME], own[CKPT_RUN_NAME], again[CKPT_RUN_NAME];
+    const char *tag = job->target->tag, *folder = tag ? tag : own;
     ckpt_map *to = job->to;
+    int rc;
 
     (void)snprintf(text, sizeof text, "%" PRId64, ckpt_meg_iteration(job));
-    if (tag)
-        (void)snprintf(folder, sizeof folder, "%s", tag);
-    else
-        (void)ckpt_meg_folder(folder, job->state ? text : "release");
-    if (strlen(folder) >= sizeof folder - 1 || !ckpt_meg_text(text, folder))
-        return ckpt_fail(job->err, CKPT_EUSAGE,
-                         "'%.100s' is not the name of an iteration's folder: expected iter_0000005 "
-                         "or release",
-                         tag);
+    if (!ckpt_meg_folder(own, job->state ? text : "release"))
+        return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                         "%s: iteration %s: expected at most %d digits", job->from->path, text,
+                         CKPT_MEG_DIGITS);
+    if (!ckpt_meg_text(text, folder) || !ckpt_meg_folder(again, text) ||
+        strcmp(again, folder) != 0 || (tag && strcmp(text, "0") == 0))
+        return ckpt_fail(
+            job->err, CKPT_EUSAGE,
+            "'%.100s' is not the name of an iteration's folder: expected 'release', or "
+            "'iter_' and seven digits of a number above 0, as in iter_0000005",
+            folder);
+    rc = job->state ? mgw_resumes(job, own, folder) : CKPT_OK;
+    if (rc != CKPT_OK)
+        return rc;
     to->folder = ckpt_arena_string(to->arena, folder, strlen(folder));
     to->pointer = CKPT_MEG_TRACKER;
     to->pointer_text = ckpt_arena_string(to->arena, text, strlen(text));
@@ -230,6 +254,13 @@ static int mgw_named(mgw_writer *w, ckpt_dcp_packed what, const char *prefix, co
 
 /* ---- extra states ---- */
 
+/* True for an extra state without content. */
+static bool mgw_is_empty(const ckpt_value *v)
+{
+    return !v || v->kind == CKPT_V_NONE ||
+           (v->kind == CKPT_V_LIST && v->as.seq.n == 1 && v->as.seq.at[0]->kind == CKPT_V_NONE);
+}
+
 /* Write the extra state of the source, or an empty one, whose entry serves all others. */
 static int mgw_none(mgw_writer *w, const char *name)
 {
@@ -240,8 +271,7 @@ static int mgw_none(mgw_writer *w, const char *name)
     if (!name)
         return ckpt_fail_memory(w->err);
     had = ckpt_value_get(w->job.state ? w->job.state->model : w->job.from->values, name);
-    if (had && had->kind == CKPT_V_LIST && had->as.seq.n == 1 &&
-        had->as.seq.at[0]->kind != CKPT_V_NONE)
+    if (!mgw_is_empty(had))
         return ckpt_dcp_pack_object(&w->pack, name, NULL, had);
     if (w->extra != SIZE_MAX)
         return ckpt_dcp_pack_again(&w->pack, name, w->extra);
@@ -363,17 +393,46 @@ static int mgw_moments(mgw_writer *w)
     return rc;
 }
 
-/* Write the objects that Megatron saves for each rank: states of random numbers. */
+/*
+ * True for an extra state that mgw_extra has written.  Modules of multi-token prediction, and
+ * modules without a weight, have extra states too, which only a run of Megatron has.
+ */
+static bool mgw_is_written(const mgw_writer *w, const char *name)
+{
+    static const char mark[] = "._extra_state/", attention[] = ".self_attention.core_attention";
+    const char *at = strstr(name, mark);
+    size_t n = at ? (size_t)(at - name) : 0, k = sizeof attention - 1;
+    char weight[CKPT_RUN_NAME];
+
+    if (!at || strncmp(name, "decoder.", 8) != 0 || n + sizeof ".weight" > sizeof weight)
+        return false;
+    if (n > k && strncmp(name + n - k, attention, k) == 0)
+        (void)snprintf(weight, sizeof weight, "%.*s.self_attention.linear_proj.weight",
+                       (int)(n - k), name);
+    else
+        (void)snprintf(weight, sizeof weight, "%.*s.weight", (int)n, name);
+    return !strstr(weight, ".router.") && mgw_has(w, weight);
+}
+
+/* Write the other objects that Megatron saves for each rank, such as states of random numbers. */
 static int mgw_objects(mgw_writer *w)
 {
-    ckpt_dict all = ckpt_value_map(w->job.state ? w->job.state->model : NULL);
+    // a run's values are without the extra states that are None
+    ckpt_dict all = ckpt_value_map(w->job.from->values),
+              run = ckpt_value_map(w->job.state ? w->job.state->model : w->job.from->values);
     int rc = CKPT_OK;
 
+    for (uint64_t i = 0; rc == CKPT_OK && !w->counts && i < run.n; i++) {
+        const ckpt_value *key = run.at[i].key;
+        if (key->kind == CKPT_V_STR && strstr(key->as.text.at, "/shard_") &&
+            !mgw_is_empty(run.at[i].value) && !mgw_is_written(w, key->as.text.at))
+            rc = ckpt_dcp_pack_object(&w->pack, key->as.text.at, NULL, run.at[i].value);
+    }
     for (uint64_t i = 0; rc == CKPT_OK && !w->counts && i < all.n; i++) {
         const ckpt_value *key = all.at[i].key;
-        if (key->kind == CKPT_V_STR && strstr(key->as.text.at, "/shard_") &&
-            !strstr(key->as.text.at, "._extra_state/"))
-            rc = ckpt_dcp_pack_object(&w->pack, key->as.text.at, NULL, all.at[i].value);
+        if (key->kind == CKPT_V_STR && strstr(key->as.text.at, "._extra_state/") &&
+            mgw_is_empty(all.at[i].value) && !mgw_is_written(w, key->as.text.at))
+            rc = mgw_none(w, key->as.text.at);
     }
     return rc;
 }
@@ -410,6 +469,34 @@ static int mgw_count(mgw_writer *w, uint32_t ranks)
     return rc;
 }
 
+/*
+ * Refuse a stack that lacks layers: if layers differ, Megatron-Core saves all of them under their
+ * numbers (TransformerBlock.sharded_state_dict: non_homogeneous_layers).
+ */
+static int mgw_layers(const ckpt_train_job *job)
+{
+    const ckpt_tensor *first = NULL, *other = NULL;
+    bool numbered;
+
+    for (size_t i = 0; !other && i < job->from->tensors.n; i++) {
+        const ckpt_tensor *t = job->from->tensors.at[i];
+        if (t->role == CKPT_ROLE_STATE || strncmp(t->name, "decoder.layers.", 15) != 0)
+            continue;
+        numbered = t->name[15] >= '0' && t->name[15] <= '9';
+        if (first && (numbered || t->ndim == 0 || t->shape[0] != first->shape[0]))
+            other = t;
+        else if (!numbered && t->ndim > 0)
+            first = t;
+    }
+    if (!other)
+        return CKPT_OK;
+    return ckpt_fail(job->err, CKPT_EUNSUPPORTED,
+                     "%s: layers differ (%.200s has %" PRIu64 " layers, and %.200s has not), and "
+                     "Megatron-Core then expects every layer under its own number: a layout map "
+                     "must not stack them",
+                     job->from->path, first->name, first->shape[0], other->name);
+}
+
 /* Refuse tensors of other layouts, which no model of Megatron-Core would load. */
 static int mgw_check(const ckpt_train_job *job)
 {
@@ -434,7 +521,7 @@ static int mgw_check(const ckpt_train_job *job)
                              "by a layout map (--map hf:megatron:torch_dist)",
                              job->from->path, t->name);
     }
-    return CKPT_OK;
+    return mgw_layers(job);
 }
 
 /* Warn of norms behind attention and MLP, which only modules of other programs have. */

@@ -15,7 +15,7 @@
 /* ckpt_directory.scatter (write.c). */
 int ckpt_meg_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
 
-/* The iteration of a run: its own count of steps, or of weights alone that of the tag, or 0. */
+/* The iteration of a run: its own count of steps; without a count, that of the tag, or 0. */
 int64_t ckpt_meg_iteration(const ckpt_train_job *job);
 
 /* A parameter group of the output. */
@@ -23,6 +23,7 @@ typedef struct ckpt_meg_regrouped {
     size_t from;          /* a group of the source that it has parameters of */
     bool decays;          /* its parameters have weight decay */
     ckpt_value *settings; /* a DICT */
+    double step;          /* its step count; -1: none */
     const char *first;    /* name of a parameter; NULL: none */
 } ckpt_meg_regrouped;
 
@@ -32,7 +33,8 @@ CKPT_VEC(ckpt_meg_regroups, ckpt_meg_regrouped);
  * Divide the parameters of a state into Megatron's groups: with and without weight decay.  Groups
  * of a run of Megatron stay as they are.
  *
- * Errors  CKPT_EUNSUPPORTED: parameters of one of Megatron's groups have different settings
+ * Errors  CKPT_EUNSUPPORTED: parameters of one of Megatron's groups have different settings, or
+ *         step counts differ
  */
 int ckpt_meg_regroup(ckpt_meg_regroups *out, const ckpt_train_job *job);
 

@@ -34,7 +34,7 @@ SEEN = {
     'file': (TEXT.encode(),),
 }
 FIXTURES = ('z1_bf16_w3_groups', 'z3_bf16_w5_odd', 'accel_fsdp1_full_w2', 'rl_verl_fsdp1_w2', 'mlegacy_gpt2_tp2_pp2', 'mlegacy_distopt_dp2',
-            'mcore_llama_distopt_dp2', 'moe_ep2_z2_w2', 'uni_z1_w3', 'fsdp2_mp_w2', 'old_hf_bert_bin', 'map_meta_s1', 'gguf_bert', 'numpy_npz',
+            'mcore_llama_distopt_dp2', 'mcore_llama_tp2', 'hf_trainer_llama_z3_bf16_w2', 'moe_ep2_z2_w2', 'uni_z1_w3', 'fsdp2_mp_w2', 'old_hf_bert_bin', 'map_meta_s1', 'gguf_bert', 'numpy_npz',
             'safetensors_dtypes')
 INNER = ('ckpt', 'meta', 'hf', 'adapter', 'universal')
 VERBS = collections.OrderedDict((
@@ -44,6 +44,7 @@ VERBS = collections.OrderedDict((
     ('universal', 'reshard --to universal SRC DST'),
     ('dcp', 'reshard --to dcp SRC DST'),
     ('ranks', 'reshard --to fsdp-ranks SRC DST'),
+    ('megatron', 'reshard --to megatron SRC DST'),
 ))
 LAYOUT = 'it describes how the tensors of these files are cut; the output has its own'
 # (source, file, place, kind, reason), regular expressions
@@ -54,6 +55,7 @@ EXCEPTIONS = (
     (r'.*', r'optim_states', r'/overflow$', r'bool.*', 'a flag of the last step, which no step reads again'),
     (r'.*', r'model_states', r'parallel_dimensions|frozen_param_fragments|shared_params|[md]p_world_size$', r'.*', LAYOUT),
     (r'(tp|pipe)2_.*', r'mp_rank_01', r'dynamic|param_groups', r'bool last', 'it stays with its rank, but no bytes in the output tell it from others'),
+    (r'hf_trainer_.*', r'^model\.safetensors$', r'head', r'tensor.*', 'the run is read, not the weights that the Trainer saved beside it'),
     (r'.*universal', r'/zero/.*\.pt$', r'cat_dim$', r'.*', LAYOUT),
     (r'uni_.*', r'/zero/wte\.weight/', r'', r'.*', 'the model file does not list it: the folder is left out by name'),
     (r'.*', r'', r'head', r'text.*', 'notes of a file about itself, which ckpt convert does not promise to keep'),

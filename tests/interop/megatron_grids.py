@@ -15,6 +15,8 @@ import json
 import os
 import pickle
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -224,6 +226,69 @@ FLAT = (('llama', (2, 2, 1, 1), False, False, 100000), ('llama', (2, 2, 1, 1), T
         ('moe', (1, 1, 2, 1), True, True, 3000), ('moe', (2, 1, 4, 1), False, True, 3000), ('moe', (2, 2, 1, 1), True, False, 700))
 
 
+def written(folder):
+    """The objects of a distributed checkpoint, by name."""
+    out = {}
+    with open(os.path.join(folder, '.metadata'), 'rb') as f:
+        meta = pickle.load(f)
+    for index, at in meta.storage_data.items():
+        if isinstance(meta.state_dict_metadata[index.fqn], BytesStorageMetadata):
+            with open(os.path.join(folder, at.relative_path), 'rb') as f:
+                f.seek(at.offset)
+                out[index.fqn] = torch.load(io.BytesIO(f.read(at.length)), weights_only=False)
+    return out
+
+
+def objects(ckpt, tmp):
+    """A run's objects, as Transformer Engine and others save them, are in the output of --to megatron; a problem, or None."""
+    model, src, dst = Model('llama'), os.path.join(tmp, 'src'), os.path.join(tmp, 'dst')
+    chunks = {('optimizer.state.' + n.replace('/', '.', 1) if '/' in n else n): (tuple(t.shape), [((0,) * t.ndim, t)]) for n, t in model.t.items()}
+    chunks.update({'optimizer.state.param.' + n: v for n, v in chunks.items() if not n.startswith('optimizer.')})
+    proj, mtp = 'decoder.layers.self_attention.linear_proj._extra_state/shard_%d_4', 'mtp.layers.eh_proj._extra_state/shard_%d_2'
+    put = {proj % 0: [None], proj % 1: [torch.arange(5, dtype=torch.uint8)], proj % 2: [io.BytesIO(b'scales')], proj % 3: [{'amax': 3}],
+           'decoder.layers.self_attention.core_attention._extra_state/shard_0_4': [torch.empty(0, dtype=torch.uint8)],
+           'decoder.final_layernorm._extra_state/shard_0_1': [{'a': 'b'}], mtp % 0: [None], mtp % 1: [{'c': 'd'}], 'other/shard_0_1': [{'e': 'f'}]}
+    save(os.path.join(src, 'iter_0000003'), chunks, put)
+    inner = {'param_groups': [dict(p, step=3.0) for p in groups(False)], 'state': {'common_step': torch.tensor(3.0), 'further': 'kept'}}
+    torch.save(dict(common(model, (1, 1, 1, 1)), optimizer=inner), os.path.join(src, 'iter_0000003', 'common.pt'))
+    for name, text in (('iter_0000003/metadata.json', '{"sharded_backend": "torch_dist", "sharded_backend_version": 1}'), ('latest_checkpointed_iteration.txt', '3')):
+        with open(os.path.join(src, name), 'w') as f:
+            f.write(text)
+    p = subprocess.run([ckpt, 'reshard', '-q', src, dst, '--to', 'megatron'], capture_output=True, text=True)
+    if p.returncode:
+        return p.stderr
+    got = written(os.path.join(dst, 'iter_0000003'))
+    for name, v in put.items():
+        have = got.get(name, ['absent'])[0]
+        same = torch.equal(have, v[0]) if isinstance(have, torch.Tensor) else have.getvalue() == b'scales' if isinstance(have, io.BytesIO) else have == v[0]
+        if not same:
+            return '%s is %s' % (name, have)
+    whole = torch.load(os.path.join(dst, 'iter_0000003', 'common.pt'), weights_only=False)['optimizer']
+    return None if 'further' in repr(whole) else 'a value of the optimizer is not in common.pt: %s' % whole
+
+
+def steps(ckpt, tmp):
+    """A run whose groups count different steps is refused by name; a problem, or None."""
+    fixture = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'fixtures', 'hf_trainer_fsdp1_full_w2', 'ckpt')
+    for joins in (True, False):    # both groups' parameters go to one group of Megatron's, or to two
+        src = os.path.join(tmp, 'steps%d' % joins)
+        shutil.copytree(fixture, src)
+        for name in os.listdir(src):
+            os.chmod(os.path.join(src, name), 0o644)
+        d = torch.load(os.path.join(src, 'optimizer.bin'), weights_only=False)
+        first = d['param_groups'][0]
+        mine = [k for k in first['params'] if ('embed' in k if joins else 'norm' in k)]
+        d['param_groups'][1] = dict(first, params=mine)
+        first['params'] = [k for k in first['params'] if k not in mine]
+        for k in mine:
+            d['state'][k]['step'] = torch.tensor(2.0)
+        torch.save(d, os.path.join(src, 'optimizer.bin'))
+        p = subprocess.run([ckpt, 'reshard', '-q', src, os.path.join(tmp, 'no'), '--to', 'megatron'], capture_output=True, text=True)
+        if p.returncode != 3 or not re.search(r'counts \d steps for .* and \d for', p.stderr):
+            return 'status %d: %s' % (p.returncode, p.stderr)
+    return None
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument('--bin', required=True)
@@ -237,6 +302,9 @@ def main():
                 with open(os.path.join(tmp, 'latest_checkpointed_iteration.txt'), 'w') as f:
                     f.write('3')
                 judge(ckpt, '%s %s %s %s' % (how.__name__, arch, grid, more), model.expected(), tmp, True)
+    for case in (objects, steps):
+        with tempfile.TemporaryDirectory() as tmp:
+            dcp.verdict('to megatron: ' + case.__name__, case(ckpt, tmp))
     print('grids of Megatron-LM: %d passed, %d failed' % (dcp.passed, len(dcp.failed)))
     return 1 if dcp.failed else 0
 

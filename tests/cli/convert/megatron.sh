@@ -16,8 +16,13 @@ grep -c . back/config.json
 ckpt convert -q "$F"/map_mcore_gpt2/hf gpt2 --to megatron --world 3 --to-tag iter_0000007 && ls gpt2/iter_0000007 && cat gpt2/*.txt; echo
 ckpt diff "$F"/map_mcore_gpt2/hf gpt2
 ckpt convert "$hf" no --to megatron --to-tag global_step3 || echo "status $?"
+for tag in iter_5 iter_0000000; do
+    ckpt convert "$hf" no --to megatron --to-tag $tag 2>&1 | grep "'iter"
+done
 ckpt convert "$hf" no --to megatron --map none || echo "status $?"
 ckpt convert -n "$hf" no --to megatron | head -5
+# layers that differ cannot be one stack
+ckpt convert "$F"/map_qwen3moe_experts/hf no --to megatron 2>&1 | tail -1
 # another version of the backend
 chmod -R u+w mixtral && sed -i 's/"sharded_backend_version": 1/"sharded_backend_version": 2/' mixtral/release/metadata.json
 ckpt ls mixtral || echo "status $?"
