@@ -269,13 +269,47 @@ static double mgv_number(const ckpt_value *v)
                                         : 0;
 }
 
+/* The settings of the first group with weight decay, or of the first one; NULL: no groups. */
+static const ckpt_value *mgv_main(const mgv_maker *m)
+{
+    for (size_t i = 0; i < m->group.n; i++) {
+        if (mgv_number(ckpt_value_get(m->group.at[i].settings, "wd_mult")) > 0)
+            return m->group.at[i].settings;
+    }
+    return m->group.n > 0 ? m->group.at[0].settings : NULL;
+}
+
+/*
+ * If groups have different learning rates, let each state its own as max_lr and min_lr, by which
+ * OptimizerParamScheduler.get_lr replaces those of the schedule.
+ */
+static bool mgv_rates(mgv_maker *m)
+{
+    static const char *const names[] = {"max_lr", "min_lr"};
+    ckpt_arena *arena = m->job->to->arena;
+    const ckpt_value *first = ckpt_value_get(mgv_main(m), "lr");
+    bool same = true, ok = true;
+
+    for (size_t i = 0; first && i < m->group.n; i++)
+        same =
+            same && mgv_number(ckpt_value_get(m->group.at[i].settings, "lr")) == mgv_number(first);
+    for (size_t i = 0; ok && !same && i < 2 * m->group.n; i++) {
+        ckpt_value *settings = m->group.at[i / 2].settings;
+        double lr = i % 2 == 0 ? mgv_number(ckpt_value_get(settings, "lr")) : 0;
+        ok =
+            ckpt_value_get(settings, names[i % 2]) ||
+            ckpt_dict_add_cstr(arena, &settings->as.map, names[i % 2], ckpt_value_float(arena, lr));
+    }
+    return ok;
+}
+
 /*
  * Make the state of Megatron's scheduler, without which it does not resume: a constant rate,
  * because its schedule counts samples and is an argument of the command.
  */
 static ckpt_value *mgv_schedule(mgv_maker *m)
 {
-    const ckpt_value *settings = m->group.n > 0 ? m->group.at[0].settings : NULL;
+    const ckpt_value *settings = mgv_main(m);
     double lr = mgv_number(ckpt_value_get(settings, "lr")),
            decay = mgv_number(ckpt_value_get(settings, "weight_decay"));
     ckpt_value *d = ckpt_tt_new(&m->t, CKPT_V_DICT);
@@ -313,6 +347,8 @@ static int mgv_run(mgv_maker *m, ckpt_value *root)
 {
     ckpt_dict all = ckpt_value_map(m->values);
 
+    if (!ckpt_value_get(m->values, "opt_param_scheduler") && !mgv_rates(m))
+        return ckpt_fail_memory(m->job->err);
     ckpt_tt_put(&m->t, root, "optimizer", mgv_optimizers(m));
     for (uint64_t i = 0; i < all.n; i++) {
         const ckpt_value *key = all.at[i].key;
@@ -355,12 +391,36 @@ static bool mgv_added(const mgv_maker *m)
     return ok && (!kept || ckpt_dict_add_cstr(arena, &kept->as.map, CKPT_MEG_ADDED, list));
 }
 
+/*
+ * The number of samples of a step by DeepSpeed's configuration, or 0: train_batch_size, or what
+ * DeepSpeed makes of the other two sizes if it is absent or "auto".
+ */
+static int64_t mgv_batch(const ckpt_value *model)
+{
+    static const char *const names[] = {"train_micro_batch_size_per_gpu",
+                                        "gradient_accumulation_steps", "dp_world_size"};
+    const ckpt_value *config = ckpt_value_get(model, "ds_config");
+    int64_t batch = 0, n = 1;
+
+    if (ckpt_value_as_int(ckpt_value_get(config, "train_batch_size"), &batch))
+        return batch > 0 && batch < INT32_MAX ? batch : 0;
+    batch = 1;
+    for (size_t i = 0; i < 3; i++) {
+        const ckpt_value *v = ckpt_value_get(i < 2 ? config : model, names[i]);
+        n = 1;
+        if ((!v && i != 1) || (v && !ckpt_value_as_int(v, &n)) || n <= 0 || n >= INT32_MAX / batch)
+            return 0;
+        batch *= n;
+    }
+    return batch;
+}
+
 /* Collect groups, values, and the number of samples. */
 static int mgv_collect(mgv_maker *m)
 {
     const ckpt_train_job *job = m->job;
     const ckpt_dcp_layout *layout = NULL;
-    int64_t batch = 0;
+    int64_t batch = mgv_batch(job->state->model);
     int rc = ckpt_meg_regroup(&m->group, job);
 
     if (rc == CKPT_OK)
@@ -369,10 +429,7 @@ static int mgv_collect(mgv_maker *m)
         rc = ckpt_dcp_program_values(&m->values, job->to, job->from, job->state, layout, job->err);
     if (rc == CKPT_OK && !mgv_added(m))
         rc = ckpt_fail_memory(job->err);
-    if (ckpt_value_as_int(
-            ckpt_value_get(ckpt_value_get(job->state->model, "ds_config"), "train_batch_size"),
-            &batch) &&
-        batch > 0 && batch < INT32_MAX && ckpt_meg_iteration(job) < INT32_MAX)
+    if (ckpt_meg_iteration(job) < INT32_MAX)
         m->samples = batch * ckpt_meg_iteration(job);
     return rc;
 }

@@ -4,9 +4,10 @@
 
     mcore.py --bin BUILD_BIN CORE...     CORE: a folder with megatron-core, one version each
 
-Small models of transformers become torch_dist checkpoints.  On two processes (gloo), megatron.core.dist_checkpointing.load fills a
+Small models of transformers become torch_dist checkpoints.  On four processes (gloo), megatron.core.dist_checkpointing.load fills a
 GPTModel of the local layers under each parallel layout: the logits must be those of transformers.  Newer models are built from
-the arguments in common.pt alone.  From 0.16 on, the distributed optimizer takes a ZeRO run's masters and moments, each rank its part.
+the arguments in common.pt alone.  From 0.16 on, the distributed optimizer takes a ZeRO run's masters and moments, each rank its
+part, and trains on: its next losses are DeepSpeed's.
 """
 import json
 import os
@@ -14,10 +15,14 @@ import subprocess
 import sys
 import tempfile
 
-LAYOUTS = {'llama': [{}, {'tp': 2}, {'pp': 2}], 'mixtral': [{}, {'ep': 2}], 'gpt2': [{'tp': 2}],
+# of four processes; what remains are data-parallel ranks
+LAYOUTS = {'llama': [{}, {'tp': 2}, {'tp': 2, 'pp': 2}], 'mixtral': [{'ep': 2}, {'ep': 2, 'tp': 2}], 'gpt2': [{'tp': 4}, {'pp': 2}],
            'deepseek_v3': [{'tp': 2}, {'pp': 2}, {'ep': 2}], 'deepseek_v3_plain': [{}], 'deepseek_v2': [{'tp': 2}],
            'gpt_oss': [{'pp': 2}, {'ep': 2}], 'gemma2': [{'tp': 2}], 'gemma3': [{'pp': 2}]}
+PROCESSES, SOURCES = 4, 2
 LIMIT = 1e-5
+# a run of DeepSpeed that goes on in Megatron: its vocabulary needs no padding, whose rows would take part in Megatron's loss
+VOCAB, LR, BETAS, SAVED, TRAINED, NEXT = 64, 0.02, (0.9, 0.95), 3, 3, 5e-7
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'fixtures', 'hf_trainer_llama_z3_bf16_w2', 'ckpt')
 
 
@@ -247,42 +252,66 @@ def stacked(name):
     return '%s.layers.%s' % (above, rest), int(layer)
 
 
-def optimizer(work):
-    """Load a ZeRO run into the distributed optimizer; a problem, or ''."""
+def start(c, dtype, vocab, tp, **settings):
+    """A model and its distributed optimizer, with a state to load into."""
     import torch
-    from megatron.core import dist_checkpointing, parallel_state as ps
+    from megatron.core import parallel_state as ps
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
-    from safetensors.torch import load_file
-    for name in ('tensor', 'zeros', 'empty', 'full', 'ones'):
-        setattr(torch, name, on_cpu(getattr(torch, name)))
-    plain_type = torch.Tensor.type
-    torch.Tensor.type = lambda self, *a, **k: plain_type(self, *a, **k) if a or k else plain_type(self).replace('torch.', 'torch.cuda.')
-    with open(os.path.join(RUN, 'config.json'), encoding='utf-8') as f:
-        c = json.load(f)
-    ps.initialize_model_parallel()
-    model = build(c, {'tp': 1, 'pp': 1, 'ep': 1, 'vocab': 128}, torch.bfloat16)
+    ps.initialize_model_parallel(tensor_model_parallel_size=tp)
+    model = build(c, {'tp': tp, 'pp': 1, 'ep': 1, 'vocab': vocab}, dtype)
     wrapped = DistributedDataParallel(model.config, DistributedDataParallelConfig(use_distributed_optimizer=True), model)
-    settings = OptimizerConfig(optimizer='adam', lr=0.01, bf16=True, params_dtype=torch.bfloat16, use_distributed_optimizer=True)
-    whole = get_megatron_optimizer(settings, [wrapped])
-    one = whole.chained_optimizers[0]
-    for group in one.optimizer.param_groups:    # a first step, so that there is a state to load
+    config = OptimizerConfig(optimizer='adam', bf16=dtype == torch.bfloat16, params_dtype=dtype, use_distributed_optimizer=True, clip_grad=0.0, **settings)
+    whole = get_megatron_optimizer(config, [wrapped])
+    inner = whole.chained_optimizers[0].optimizer
+    for group in inner.param_groups:    # a first step, so that there is a state to load
         for p in group['params']:
             p.grad = torch.zeros_like(p)
-    one.optimizer.step()
+    inner.step()
+    return model, wrapped, whole
+
+
+def resume(model, whole, folder):
+    """Load a run's model and optimizer, as Megatron-LM does; the optimizer, and all that was loaded."""
+    from megatron.core import dist_checkpointing
     meta = {'distrib_optim_sharding_type': 'fully_reshardable', 'chained_optim_avoid_prefix': True, 'singleton_local_shards': False}
     asked = {'model': model.sharded_state_dict()}
     asked['optimizer'] = whole.sharded_state_dict(asked['model'], is_loading=True, metadata=meta)
-    got = dist_checkpointing.load(asked, os.path.join(work, 'run', 'iter_0000004'))
-    put = one._set_main_param_and_optimizer_states    # torch's AdamW has a step for each parameter, FusedAdam for each group
-    one._set_main_param_and_optimizer_states = lambda p, t: put(p, {'step': torch.tensor(4.0), **t})
+    got = dist_checkpointing.load(asked, folder)
+    model.load_state_dict(got['model'], strict=True)
+    # Without a GPU, Megatron trains by torch's AdamW, whose step count is a tensor for each parameter.  Megatron fills it from the groups
+    # and then looks for it among the file's tensors (KeyError 'step'), also in files of its own; and it gives all parameters one and the
+    # same tensor, which every parameter then increments.  Here each parameter keeps a copy of the count that Megatron took from the groups.
+    one = whole.chained_optimizers[0]
+    put = one._set_main_param_and_optimizer_states
+
+    def keep(param, tensors):
+        at, order = one.model_param_group_index_map[param]
+        state = one.optimizer.state[one.optimizer.param_groups[at]['params'][order]]
+        state['step'] = state['step'].clone()
+        put(param, {'step': state['step'].clone(), **tensors})
+    one._set_main_param_and_optimizer_states = keep
     whole.load_state_dict(got['optimizer'])
+    return one, got
+
+
+def optimizer(work):
+    """Load a ZeRO run into the distributed optimizer; a problem, or ''."""
+    import torch
+    from megatron.core import parallel_state as ps
+    from safetensors.torch import load_file
+    with open(os.path.join(RUN, 'config.json'), encoding='utf-8') as f:
+        c = json.load(f)
+    model, _, whole = start(c, torch.bfloat16, 128, 1, lr=0.01)
+    one, _ = resume(model, whole, os.path.join(work, 'run', 'iter_0000004'))
     want, n = load_file(os.path.join(work, 'want.safetensors')), 0
     for local, p in model.named_parameters():
         name, layer = stacked(local)
         if p not in one.model_param_gbuf_map:
             continue
         have, part = one._get_main_param_and_optimizer_states(p), one._get_model_param_range_map(p)['param']
+        if have['step'] != 4:
+            return 'step %s of %s' % (have['step'], local)
         for kind, key in (('param', name), ('exp_avg', 'exp_avg/' + name), ('exp_avg_sq', 'exp_avg_sq/' + name)):
             value = want[key] if layer is None else want[key][layer]
             if not torch.equal(have[kind].flatten(), value.flatten()[part.start:part.end]):
@@ -292,9 +321,85 @@ def optimizer(work):
     return '' if n else 'the rank has no parameters'
 
 
+def batch(step, rank):
+    """The tokens of a rank in a step."""
+    import torch
+    return torch.randint(0, VOCAB, (2, 12), generator=torch.Generator().manual_seed(100 * step + rank))
+
+
+def source(work):
+    """One process of DeepSpeed: train, save, train on, and write the losses of the last steps."""
+    import deepspeed
+    import torch
+    import torch.distributed as dist
+    from transformers import LlamaConfig, LlamaForCausalLM
+    torch.manual_seed(5)
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                                         intermediate_size=24, max_position_embeddings=32, attn_implementation='eager'))
+    groups = [{'params': [p for p in model.parameters() if (p.ndim > 1) == decays], 'weight_decay': 0.1 if decays else 0.0} for decays in (True, False)]
+    config = {'train_micro_batch_size_per_gpu': 2, 'zero_optimization': {'stage': 2}, 'gradient_clipping': 0.0, 'zero_allow_untested_optimizer': True}
+    engine = deepspeed.initialize(model=model, optimizer=torch.optim.AdamW(groups, lr=LR, betas=BETAS), config=config, dist_init_required=True)[0]
+    losses = []
+    for step in range(SAVED + TRAINED):
+        if step == SAVED:
+            engine.save_checkpoint(os.path.join(work, 'zero'))
+        loss = engine(input_ids=batch(step, dist.get_rank()), labels=batch(step, dist.get_rank())).loss
+        engine.backward(loss)
+        engine.step()
+        losses.append(loss.detach())
+    losses = torch.stack(losses[SAVED:])
+    dist.all_reduce(losses)
+    if dist.get_rank() == 0:
+        model.config.save_pretrained(os.path.join(work, 'zero'))
+        with open(os.path.join(work, 'losses.json'), 'w', encoding='utf-8') as f:
+            json.dump((losses / dist.get_world_size()).tolist(), f)
+    return 0
+
+
+def train(work):
+    """Go on with DeepSpeed's run; a problem, or ''."""
+    import torch
+    import torch.distributed as dist
+    from megatron.core import parallel_state as ps
+    from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
+    with open(os.path.join(work, 'zero', 'config.json'), encoding='utf-8') as f:
+        c = json.load(f)
+    with open(os.path.join(work, 'losses.json'), encoding='utf-8') as f:
+        want = torch.tensor(json.load(f))
+    model, wrapped, whole = start(c, torch.float32, VOCAB, PROCESSES // SOURCES, lr=LR, weight_decay=0.1, adam_beta1=BETAS[0], adam_beta2=BETAS[1])
+    for p in model.parameters():
+        p.data.fill_(7.0)
+    _, got = resume(model, whole, os.path.join(work, 'on', 'iter_%07d' % SAVED))
+    samples = got['args'].consumed_train_samples
+    if samples != SAVED * SOURCES * 2:
+        return '%d samples' % samples
+    # it loads the learning rate; to the first step it applies the weight decay of its own options, in Megatron's files too
+    schedule = OptimizerParamScheduler(whole, init_lr=0.0, max_lr=1.0, min_lr=0.5, lr_warmup_steps=0, lr_decay_steps=100, lr_decay_style='linear', start_wd=0.1,
+                                       end_wd=0.1, wd_incr_steps=100, wd_incr_style='constant', use_checkpoint_opt_param_scheduler=True)
+    schedule.load_state_dict(got['opt_param_scheduler'])
+    losses = []
+    for step in range(SAVED, SAVED + TRAINED):
+        ids = batch(step, ps.get_data_parallel_rank())
+        wrapped.zero_grad_buffer()
+        whole.zero_grad()
+        mask, at = torch.triu(torch.ones(1, 1, 11, 11, dtype=torch.bool), 1), torch.arange(11)[None].expand(2, 11)
+        loss = torch.nn.functional.cross_entropy(wrapped(ids[:, :-1], at, mask).flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()
+        wrapped.finish_grad_sync()
+        whole.step()
+        schedule.step(SOURCES * 2)
+        losses.append(loss.detach())
+    losses = torch.stack(losses)
+    dist.all_reduce(losses)
+    off = ((losses / dist.get_world_size() - want) / want).abs().max().item()
+    ps.destroy_model_parallel()
+    return '' if off <= NEXT else 'next losses off by %.2g of them: %s, expected %s' % (off, losses / dist.get_world_size(), want)
+
+
 def rank(core, work):
     """One process: every model under every layout."""
     shims(core)
+    import torch
     import torch.distributed as dist
     import megatron.core
     dist.init_process_group('gloo')
@@ -305,32 +410,53 @@ def rank(core, work):
             problems += bool(problem)
             if problem:
                 print('FAIL %s %s %s: %s' % (megatron.core.__version__, kind, sizes, problem), flush=True)
-    problem = optimizer(work) if megatron.core.__version__ >= '0.16' else ''
-    if problem:
-        print('FAIL %s optimizer: %s' % (megatron.core.__version__, problem), flush=True)
+    if megatron.core.__version__ >= '0.16':
+        for name in ('tensor', 'zeros', 'empty', 'full', 'ones'):
+            setattr(torch, name, on_cpu(getattr(torch, name)))
+        plain_type = torch.Tensor.type
+        torch.Tensor.type = lambda self, *a, **k: plain_type(self, *a, **k) if a or k else plain_type(self).replace('torch.', 'torch.cuda.')
+        for part in (optimizer, train):
+            problem = part(work)
+            problems += bool(problem)
+            if problem:
+                print('FAIL %s %s: %s' % (megatron.core.__version__, part.__name__, problem), flush=True)
     dist.destroy_process_group()
-    return 1 if problems or problem else 0
+    return 1 if problems else 0
+
+
+def processes(n, *words):
+    """Run this file in n processes; what they have printed, or None if all went well."""
+    command = [sys.executable, '-W', 'ignore', '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', str(n), os.path.abspath(__file__), *words]
+    p = subprocess.run(command, capture_output=True, text=True,
+                       env={**os.environ, 'OMP_NUM_THREADS': '1', 'GLOO_SOCKET_IFNAME': 'lo', 'CUDA_VISIBLE_DEVICES': '', 'DS_ACCELERATOR': 'cpu'})
+    return '%s%s' % (p.stdout[-2000:], p.stderr[-6000:]) if p.returncode else None
 
 
 def main():
     if sys.argv[1] == '--rank':
         return rank(*sys.argv[2:4])
-    build_folder, cores = sys.argv[2], sys.argv[3:]
+    if sys.argv[1] == '--source':
+        return source(sys.argv[2])
+    ckpt, cores = os.path.join(sys.argv[2], 'ckpt'), sys.argv[3:]
     failed = 0
     with tempfile.TemporaryDirectory() as work:
+        def to(verb, source, out, *more):
+            subprocess.run([ckpt, verb, '-q', source, os.path.join(work, out), *more], check=True)
         for kind in LAYOUTS:
             tiny(kind, os.path.join(work, kind))
-            subprocess.run([os.path.join(build_folder, 'ckpt'), 'convert', '-q', os.path.join(work, kind), os.path.join(work, kind + '.mcore'),
-                            '--to', 'megatron'], check=True)
-        ckpt = os.path.join(build_folder, 'ckpt')
-        subprocess.run([ckpt, 'reshard', '-q', RUN, os.path.join(work, 'run'), '--to', 'megatron'], check=True)
-        subprocess.run([ckpt, 'convert', '-q', RUN, os.path.join(work, 'want.safetensors'), '--with-optimizer', '--map', 'hf:megatron:torch_dist'], check=True)
+            to('convert', os.path.join(work, kind), kind + '.mcore', '--to', 'megatron')
+        to('reshard', RUN, 'run', '--to', 'megatron')
+        to('convert', RUN, 'want.safetensors', '--with-optimizer', '--map', 'hf:megatron:torch_dist')
+        problem = processes(SOURCES, '--source', work)
+        if problem:
+            print('FAIL DeepSpeed:\n' + problem)
+            return 1
+        to('reshard', os.path.join(work, 'zero'), 'on', '--to', 'megatron', '--make-vocab-size-divisible-by', str(VOCAB))
         for core in cores:
-            command = [sys.executable, '-W', 'ignore', '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '2', os.path.abspath(__file__), '--rank', core, work]
-            p = subprocess.run(command, capture_output=True, text=True, env={**os.environ, 'OMP_NUM_THREADS': '1', 'GLOO_SOCKET_IFNAME': 'lo', 'CUDA_VISIBLE_DEVICES': ''})
-            failed += p.returncode != 0
-            if p.returncode:
-                print('FAIL %s:\n%s%s' % (core, p.stdout[-2000:], p.stderr[-6000:]))
+            problem = processes(PROCESSES, '--rank', core, work)
+            failed += problem is not None
+            if problem is not None:
+                print('FAIL %s:\n%s' % (core, problem))
     print('Megatron-Core loads torch_dist checkpoints: %d versions, %d failed' % (len(cores), failed))
     return 1 if failed or not cores else 0
 

@@ -267,26 +267,42 @@ def objects(ckpt, tmp):
     return None if 'further' in repr(whole) else 'a value of the optimizer is not in common.pt: %s' % whole
 
 
+def regrouped(src, mine, norms, others):
+    """A run of FSDP whose second parameter group comes first, with the parameters of which mine is true, and some settings."""
+    shutil.copytree(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'fixtures', 'hf_trainer_fsdp1_full_w2', 'ckpt'), src)
+    for name in os.listdir(src):
+        os.chmod(os.path.join(src, name), 0o644)
+    d = torch.load(os.path.join(src, 'optimizer.bin'), weights_only=False)
+    whole = d['param_groups'][0]
+    step = norms.pop('step', None)
+    d['param_groups'] = [dict(whole, params=[k for k in whole['params'] if mine(k) == first], **more) for first, more in ((True, norms), (False, others))]
+    for k in d['param_groups'][0]['params'] if step else ():
+        d['state'][k]['step'] = torch.tensor(step)
+    torch.save(d, os.path.join(src, 'optimizer.bin'))
+
+
 def steps(ckpt, tmp):
     """A run whose groups count different steps is refused by name; a problem, or None."""
-    fixture = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'fixtures', 'hf_trainer_fsdp1_full_w2', 'ckpt')
-    for joins in (True, False):    # both groups' parameters go to one group of Megatron's, or to two
-        src = os.path.join(tmp, 'steps%d' % joins)
-        shutil.copytree(fixture, src)
-        for name in os.listdir(src):
-            os.chmod(os.path.join(src, name), 0o644)
-        d = torch.load(os.path.join(src, 'optimizer.bin'), weights_only=False)
-        first = d['param_groups'][0]
-        mine = [k for k in first['params'] if ('embed' in k if joins else 'norm' in k)]
-        d['param_groups'][1] = dict(first, params=mine)
-        first['params'] = [k for k in first['params'] if k not in mine]
-        for k in mine:
-            d['state'][k]['step'] = torch.tensor(2.0)
-        torch.save(d, os.path.join(src, 'optimizer.bin'))
+    # both groups' parameters go to one group of Megatron's, or to two
+    for word in ('embed', 'norm'):
+        src = os.path.join(tmp, word)
+        regrouped(src, lambda k, word=word: word in k, {'step': 2.0}, {})
         p = subprocess.run([ckpt, 'reshard', '-q', src, os.path.join(tmp, 'no'), '--to', 'megatron'], capture_output=True, text=True)
         if p.returncode != 3 or not re.search(r'counts \d steps for .* and \d for', p.stderr):
             return 'status %d: %s' % (p.returncode, p.stderr)
     return None
+
+
+def schedule(ckpt, tmp):
+    """Megatron's schedule sets the settings that the run had, whatever the order of the groups; a problem, or None."""
+    src, dst = os.path.join(tmp, 'src'), os.path.join(tmp, 'dst')
+    regrouped(src, lambda k: 'norm' in k, {'lr': 0.001, 'weight_decay': 0.0}, {'lr': 0.002, 'weight_decay': 0.03})
+    subprocess.run([ckpt, 'reshard', '-q', src, dst, '--to', 'megatron'], check=True, stderr=subprocess.DEVNULL)
+    d = torch.load(os.path.join(dst, 'iter_0000004', 'common.pt'), weights_only=False)
+    said, got = d['opt_param_scheduler'], []
+    for g in d['optimizer']['optimizer']['param_groups']:    # as OptimizerParamScheduler.step does with a constant schedule
+        got.append((g['wd_mult'], g.get('max_lr', said['max_lr']), said['start_wd'] * g['wd_mult']))
+    return None if sorted(got) == [(0.0, 0.001, 0.0), (1.0, 0.002, 0.03)] else str(got)
 
 
 def main():
@@ -302,7 +318,7 @@ def main():
                 with open(os.path.join(tmp, 'latest_checkpointed_iteration.txt'), 'w') as f:
                     f.write('3')
                 judge(ckpt, '%s %s %s %s' % (how.__name__, arch, grid, more), model.expected(), tmp, True)
-    for case in (objects, steps):
+    for case in (objects, steps, schedule):
         with tempfile.TemporaryDirectory() as tmp:
             dcp.verdict('to megatron: ' + case.__name__, case(ckpt, tmp))
     print('grids of Megatron-LM: %d passed, %d failed' % (dcp.passed, len(dcp.failed)))
