@@ -96,6 +96,13 @@ static int ad_module_whole(ckpt_adapting *a, const ckpt_adapt_module *m)
 
         rc = name ? ckpt_adapt_plain(a, name, bias) : ckpt_fail_memory(a->err);
     }
+    if (rc == CKPT_OK && any && m->part[CKPT_PEFT_TOKENS])
+        rc = ckpt_fail(a->err, CKPT_EUNSUPPORTED,
+                       "%s: %.200s has both trained tokens and an update: merge with peft's "
+                       "merge_and_unload",
+                       a->opts.path, m->name);
+    if (rc == CKPT_OK && m->part[CKPT_PEFT_TOKENS])
+        rc = ckpt_adapt_tokens(a, m);
     if (rc == CKPT_OK && any)
         rc = a->config.kind == CKPT_PEFT_KIND_LORA ? ad_module_lora(a, m) : ckpt_adapt_kind(a, m);
     if (rc == CKPT_OK && !any && m->part[CKPT_PEFT_BASE_WEIGHT])
@@ -193,7 +200,7 @@ static int ad_all(ckpt_adapting *a)
         }
         rc = ad_module_whole(a, &m);
     }
-    return rc;
+    return rc == CKPT_OK ? ckpt_adapt_tokens_end(a) : rc;
 }
 
 /* ---- notes ---- */

@@ -25,8 +25,9 @@ typedef struct ckpt_adapting {
     ckpt_adapt_item *item;  /* sorted by module */
     size_t n_items;
     const ckpt_tensor *shared_a, *shared_b; /* VeRA's matrices, which are no item; or NULL */
-    const ckpt_tensor *table; /* an embedding that this adapter changes first; or NULL */
-    uint64_t n_merged, n_replaced;
+    const ckpt_tensor *head_rows; /* trained rows of a head that is tied in the base; or NULL */
+    const ckpt_tensor *table;     /* an embedding that this adapter changes first; or NULL */
+    uint64_t n_merged, n_replaced, n_tokens; /* n_tokens: modules with trained tokens */
     ckpt_err *err;
 } ckpt_adapting;
 
@@ -87,6 +88,17 @@ int ckpt_adapt_lora(ckpt_adapting *a, const ckpt_adapt_module *m);
  *          the base, or that peft does not give such a module; CKPT_ELIMIT
  */
 int ckpt_adapt_kind(ckpt_adapting *a, const ckpt_adapt_module *m);
+
+/*
+ * Replace the rows of a module's embedding that the adapter trained.
+ *
+ * Errors   CKPT_EMISSING, CKPT_EMISMATCH: the configuration has no indices, or others, or they do
+ *          not fit the base; CKPT_EUNSUPPORTED; CKPT_ELIMIT
+ */
+int ckpt_adapt_tokens(ckpt_adapting *a, const ckpt_adapt_module *m);
+
+/* Check after all modules that no trained tokens are missing (CKPT_EMISSING). */
+int ckpt_adapt_tokens_end(const ckpt_adapting *a);
 
 /* lora_bias: add the scaled bias of B to the module's bias. */
 int ckpt_adapt_lora_bias(ckpt_adapting *a, const ckpt_adapt_module *m);

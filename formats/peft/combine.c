@@ -318,6 +318,7 @@ static int cb_check_config(const cb_job *j, const cb_adapter *a)
                       : strcmp(c->bias, "none") != 0        ? "its biases are trained"
                       : ckpt_value_seq(c->saved).n > 0      ? "modules_to_save has whole modules"
                       : ckpt_value_seq(c->parameters).n > 0 ? "target_parameters are trained"
+                      : c->tokens                           ? "tokens are trained"
                       : c->fan_in_fan_out != j->adapter[0].config.fan_in_fan_out
                           ? "fan_in_fan_out is not that of the first adapter"
                           : NULL;

@@ -21,6 +21,7 @@
 #define AJ_LOKR (1u << CKPT_PEFT_KIND_LOKR)
 #define AJ_VERA (1u << CKPT_PEFT_KIND_VERA)
 #define AJ_OFT  (1u << CKPT_PEFT_KIND_OFT)
+#define AJ_TOK  (1u << CKPT_PEFT_KIND_TOKENS)
 
 /*
  * The members that are read here, or do not affect merging: the adapter's origin, training options,
@@ -40,9 +41,9 @@ static const struct {
     {"target_modules", AJ_ALL},
     {"exclude_modules", AJ_ALL},
     {"modules_to_save", AJ_ALL},
-    {"layers_to_transform", AJ_ALL & ~AJ_IA3},
-    {"layers_pattern", AJ_ALL & ~AJ_IA3},
-    {"r", AJ_ALL & ~AJ_IA3},
+    {"layers_to_transform", AJ_ALL & ~AJ_IA3 & ~AJ_TOK},
+    {"layers_pattern", AJ_ALL & ~AJ_IA3 & ~AJ_TOK},
+    {"r", AJ_ALL & ~AJ_IA3 & ~AJ_TOK},
     {"fan_in_fan_out", AJ_LORA | AJ_IA3 | AJ_VERA | AJ_OFT},
     {"bias", AJ_ALL},
     {"rank_pattern", AJ_LORA | AJ_LOHA | AJ_LOKR},
@@ -64,7 +65,9 @@ static const struct {
     {"target_parameters", AJ_LORA},
     {"feedforward_modules", AJ_IA3},
     {"init_ia3_weights", AJ_IA3},
-    {"init_weights", AJ_LOHA | AJ_LOKR | AJ_VERA | AJ_OFT},
+    {"init_weights", AJ_LOHA | AJ_LOKR | AJ_VERA | AJ_OFT | AJ_TOK},
+    {"trainable_token_indices", AJ_LORA},
+    {"token_indices", AJ_TOK},
     {"alpha", AJ_LOHA | AJ_LOKR},
     {"rank_dropout", AJ_LOHA | AJ_LOKR},
     {"module_dropout", AJ_LOHA | AJ_LOKR | AJ_OFT},
@@ -86,8 +89,13 @@ static const struct {
 
 /* The peft_type of each kind. */
 static const char *const aj_kinds[CKPT_PEFT_N_KINDS] = {
-    [CKPT_PEFT_KIND_LORA] = "LORA", [CKPT_PEFT_KIND_IA3] = "IA3",   [CKPT_PEFT_KIND_LOHA] = "LOHA",
-    [CKPT_PEFT_KIND_LOKR] = "LOKR", [CKPT_PEFT_KIND_VERA] = "VERA", [CKPT_PEFT_KIND_OFT] = "OFT",
+    [CKPT_PEFT_KIND_LORA] = "LORA",
+    [CKPT_PEFT_KIND_IA3] = "IA3",
+    [CKPT_PEFT_KIND_LOHA] = "LOHA",
+    [CKPT_PEFT_KIND_LOKR] = "LOKR",
+    [CKPT_PEFT_KIND_VERA] = "VERA",
+    [CKPT_PEFT_KIND_OFT] = "OFT",
+    [CKPT_PEFT_KIND_TOKENS] = "TRAINABLE_TOKENS",
 };
 
 /* False for false, null, 0 and empty values, which are like an absent member. */
@@ -141,7 +149,8 @@ static int aj_kind(ckpt_peft_config *c, const ckpt_value *config, const char *pa
     }
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
                      "%s: an adapter of type %.60s: only LORA (DoRA and rsLoRA too), IA3, LOHA, "
-                     "LOKR, VERA and OFT are merged; peft's merge_and_unload may merge this one",
+                     "LOKR, VERA, OFT and TRAINABLE_TOKENS are merged; peft's merge_and_unload may "
+                     "merge this one",
                      path, type->as.text.at);
 }
 
@@ -214,7 +223,8 @@ static int aj_scale(ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err
     const char *key = lora ? "lora_alpha" : "alpha";
     double r = 0;
 
-    if (c->kind == CKPT_PEFT_KIND_IA3 || c->kind == CKPT_PEFT_KIND_OFT)
+    if (c->kind == CKPT_PEFT_KIND_IA3 || c->kind == CKPT_PEFT_KIND_OFT ||
+        c->kind == CKPT_PEFT_KIND_TOKENS)
         return CKPT_OK;
     if (!aj_number(ckpt_value_get(config, "r"), &r) || r < 1 || r > 1e9 ||
         (!vera && !aj_number(ckpt_value_get(config, key), &c->alpha)))
@@ -285,6 +295,9 @@ static int aj_fill(ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err)
     c->saved = ckpt_value_get(config, "modules_to_save");
     c->parameters = ckpt_value_get(config, "target_parameters");
     c->some_layers = aj_some_layers(config);
+    c->tokens = ckpt_value_get(
+        config, c->kind == CKPT_PEFT_KIND_TOKENS ? "token_indices" : "trainable_token_indices");
+    c->tokens = c->tokens && c->tokens->kind == CKPT_V_NONE ? NULL : c->tokens;
     c->feedforward = ckpt_value_get(config, "feedforward_modules");
     return ckpt_uni_patterns_new(&c->patterns, err);
 }

@@ -17,6 +17,7 @@ typedef enum ckpt_peft_kind {
     CKPT_PEFT_KIND_LOKR,
     CKPT_PEFT_KIND_VERA,
     CKPT_PEFT_KIND_OFT,
+    CKPT_PEFT_KIND_TOKENS, /* rows of embeddings only */
     CKPT_PEFT_N_KINDS
 } ckpt_peft_kind;
 
@@ -32,7 +33,9 @@ typedef struct ckpt_peft_config {
     const ckpt_value *saved;          /* list of modules_to_save, or NULL */
     const ckpt_value *parameters;     /* list of target_parameters, or NULL */
     bool some_layers;                 /* the adapter may be only for some layers of the base */
-    const ckpt_value *feedforward;    /* IA3: feedforward_modules, or NULL */
+    /* indices of trained tokens: a list, or a dict from module to list; or NULL */
+    const ckpt_value *tokens;
+    const ckpt_value *feedforward; /* IA3: feedforward_modules, or NULL */
     /* OFT: the constrained form, one block for all, and the series in place of the inverse */
     bool coft, block_share, cayley_neumann;
     double eps;             /* OFT: of the constrained form */

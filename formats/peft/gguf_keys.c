@@ -32,6 +32,7 @@ static int agk_check(const ckpt_peft_config *c, ckpt_err *err)
                       : strcmp(c->bias, "none") != 0        ? "its biases are trained"
                       : ckpt_value_seq(c->saved).n > 0      ? "modules_to_save has whole modules"
                       : ckpt_value_seq(c->parameters).n > 0 ? "target_parameters are trained"
+                      : c->tokens                           ? "tokens are trained"
                                                             : NULL;
 
     return !why ? CKPT_OK

@@ -206,6 +206,11 @@ static int only_change(only_job *j)
     if (rc == CKPT_OK)
         rc = ckpt_peft_only_lora(
             &j->config, "is taken out of a run; save it with peft's save_pretrained", j->err);
+    if (rc == CKPT_OK && j->config.tokens)
+        rc = ckpt_fail(j->err, CKPT_EUNSUPPORTED,
+                       "%s: trainable_token_indices is set, and ckpt does not take trained tokens "
+                       "out of a run; save the adapter with peft's save_pretrained",
+                       path);
     if (rc == CKPT_OK)
         rc = only_all(j);
     if (rc == CKPT_OK)

@@ -38,7 +38,9 @@ typedef enum ckpt_peft_part {
     /* parts of all kinds */
     CKPT_PEFT_BASE_WEIGHT, /* ".base_layer.weight": the unmodified weight */
     CKPT_PEFT_BASE_BIAS,   /* ".base_layer.bias": trained, replaces the base's */
-    CKPT_PEFT_PLAIN,       /* a whole tensor under the base's name, which it replaces */
+    /* ".trainable_tokens_delta", beside LoRA after ".token_adapter": rows of an embedding */
+    CKPT_PEFT_TOKENS,
+    CKPT_PEFT_PLAIN, /* a whole tensor under the base's name, which it replaces */
     /* ".original_module.": the unmodified module that modules_to_save replaced; saved with all
      * biases */
     CKPT_PEFT_ORIGINAL,

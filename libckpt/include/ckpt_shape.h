@@ -275,9 +275,9 @@ typedef struct ckpt_adapter {
 } ckpt_adapter;
 
 /*
- * Merge an adapter of PEFT (LoRA, DoRA, IA3, LoHa, LoKr, VeRA or OFT) into the weights of its base,
- * in place: reads of the map return the merged weight, computed in F32 and rounded once. Call it
- * again for another adapter.
+ * Merge an adapter of PEFT (LoRA, DoRA, IA3, LoHa, LoKr, VeRA, OFT, trainable tokens) into the
+ * weights of its base, in place: reads of the map return the merged weight, computed in F32 and
+ * rounded once. Call it again for another adapter.
  *
  * Errors   CKPT_EUNSUPPORTED: another kind of adapter; CKPT_EMISSING, CKPT_EMISMATCH: a tensor of
  *          the adapter does not fit the base, or is not used; those of ckpt_open

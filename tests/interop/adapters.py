@@ -61,6 +61,11 @@ OTHERS = {
     'oft of shared blocks': ('OFTConfig', 'llama', dict(oft_block_size=8, target_modules=['q_proj', 'v_proj'], block_share=True, coft=True, eps=0.5)),
     'oft constrained': ('OFTConfig', 'llama', dict(oft_block_size=4, target_modules=['q_proj', 'v_proj'], coft=True, eps=0.5)),
     'oft of the embedding': ('OFTConfig', 'llama', dict(oft_block_size=4, target_modules=['embed_tokens', 'q_proj'])),
+    'tokens': ('TrainableTokensConfig', 'llama', dict(token_indices=[7, 59, 0])),
+    'tokens of a tied head': ('TrainableTokensConfig', 'tied', dict(token_indices=[7, 59, 0])),
+    'tokens beside lora': ('LoraConfig', 'llama', dict(r=2, target_modules=['q_proj'],
+                                                       trainable_token_indices={'embed_tokens': [3, 7], 'lm_head': [1]})),
+    'tokens beside lora, tied': ('LoraConfig', 'tied', dict(r=2, target_modules=['q_proj'], trainable_token_indices=[3, 7])),
     'oft of convolutions': ('OFTConfig', 'convnext', dict(oft_block_size=4, target_modules=['patch_embeddings', 'downsampling_layer.1'])),
 }
 
@@ -109,7 +114,7 @@ def model(kind, dtype):
                                                 num_key_value_heads=1, num_local_experts=4))
     else:
         made = LlamaForCausalLM(LlamaConfig(vocab_size=60, hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2,
-                                            num_key_value_heads=1, tie_word_embeddings=False))
+                                            num_key_value_heads=1, tie_word_embeddings=kind == 'tied'))
     return made.to(dtype)
 
 

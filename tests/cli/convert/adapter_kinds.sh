@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# IA3, LoHa, LoKr, VeRA and OFT merged, against their formulas; and what does not fit, or is of another peft, is refused.
+# IA3, LoHa, LoKr, VeRA, OFT and trained tokens merged, against their formulas; and what does not fit, or is of another peft, is refused.
 cat >make.py <<'EOP'
 import json, os, random, shutil, struct, sys
 random.seed(7)
@@ -61,7 +61,25 @@ def make():
             d += [((1 - v * v) * x - 2 * v * y) / (1 + v * v), (2 * v * x + (1 - v * v) * y) / (1 + v * v)]
     oft = {'peft_type': 'OFT', 'r': 0, 'oft_block_size': 2, 'use_cayley_neumann': False, 'coft': False, 'block_share': False}
     folder('oft', oft, {M + 'oft_R.weight': R}, {'a.weight': d})
+    def tokens(name, indices, n=2, module='a', **more):
+        rows = rand(n, IN)
+        w = [list(W[i * IN:(i + 1) * IN]) for i in range(OUT)]
+        for k, i in enumerate(indices[:n]):
+            w[i % OUT] = rows[1][k * IN:(k + 1) * IN]
+        folder(name, dict({'peft_type': 'TRAINABLE_TOKENS', 'token_indices': indices}, **more), {'base_model.model.%s.trainable_tokens_delta' % module: rows},
+               {'a.weight': sum(w, [])})
+    tokens('tokens', [3, 1])
+    tokens('tokens_lora', [3, 1], 2, 'a.token_adapter', peft_type='LORA', r=2, lora_alpha=2, token_indices=None, trainable_token_indices={'a': [3, 1], 'b': [0]})
     # what must be refused
+    tokens('tokens_after', [3, OUT])
+    tokens('tokens_below', [3, -1])
+    tokens('tokens_twice', [3, 3])
+    tokens('tokens_three', [3, 1, 2])
+    folder('tokens_cut', {'peft_type': 'LORA', 'r': 2, 'lora_alpha': 2, 'trainable_token_indices': [1]},
+           {M + 'lora_A.weight': rand(2, IN), M + 'lora_B.weight': rand(OUT, 2)}, {})
+    tokens('tokens_none', [3, 1], peft_type='LORA', r=2, lora_alpha=2, token_indices=None)
+    tokens('tokens_head', [3, 1], 2, 'lm_head')
+    tokens('tokens_absent', [3, 1], 2, 'c')
     folder('loha_half', {'peft_type': 'LOHA', 'r': 2, 'alpha': 3}, {M + 'hada_w1_a': rand(OUT, 2), M + 'hada_w1_b': rand(2, IN)}, {})
     folder('loha_rank', {'peft_type': 'LOHA', 'r': 3, 'alpha': 3}, {M + 'hada_' + k: rand(*s) for k, s in (('w1_a', (OUT, 2)), ('w1_b', (2, IN)), ('w2_a', (OUT, 2)), ('w2_b', (2, IN)))}, {})
     folder('loha_wide', {'peft_type': 'LOHA', 'r': 2, 'alpha': 3}, {M + 'hada_' + k: rand(*s) for k, s in (('w1_a', (OUT, 2)), ('w1_b', (2, IN)), ('w2_a', (OUT, 2)), ('w2_b', (2, IN + 1)))}, {})
@@ -89,7 +107,7 @@ def check(name):
 make() if len(sys.argv) == 1 else check(sys.argv[1])
 EOP
 python3 make.py
-for kind in ia3 ia3_in loha lokr vera oft; do
+for kind in ia3 ia3_in loha lokr vera oft tokens tokens_lora; do
     ckpt convert base out_$kind --to hf --adapter $kind 2>&1 | grep merged
     python3 make.py $kind
     ckpt convert -q $kind again_$kind --to hf && ckpt diff $kind again_$kind
@@ -98,8 +116,11 @@ echo "-- two adapters, one after the other"
 ckpt convert -q base both --to hf --adapter ia3 --adapter oft && ckpt convert -q out_ia3 steps --to hf --adapter oft && ckpt diff both steps
 echo "-- refused"
 for kind in loha_half loha_rank loha_wide lokr_both lokr_size lokr_none vera_bare vera_small oft_old oft_series oft_blocks oft_shared oft_terms ia3_turned ia3_wide ia3_mixed \
-    ia3_option ia3_absent adalora ia3:0.5 oft:2; do
+    ia3_option ia3_absent adalora ia3:0.5 oft:2 \
+    tokens_after tokens_below tokens_twice tokens_three tokens_cut tokens_none tokens_head tokens_absent tokens:2; do
     ckpt convert -q base out --to hf --adapter $kind; echo "$kind: status $?"
 done
+ckpt convert -q base out --to hf --adapter ia3 --adapter tokens; echo "status $?"
+ckpt convert -q tokens_lora out.gguf; echo "status $?"
 ckpt convert -q ia3 out.gguf; echo "status $?"
 ls -d out* 

@@ -145,6 +145,32 @@ static void reads_others(void **state)
     done(&o);
 }
 
+/* The indices of trained tokens, under the name of each kind. */
+static void tokens(void **state)
+{
+    one o;
+
+    (void)state;
+    assert_int_equal(
+        read_text(&o, "{\"peft_type\": \"TRAINABLE_TOKENS\", \"token_indices\": [1, 2]}"), CKPT_OK);
+    assert_int_equal(o.config.kind, CKPT_PEFT_KIND_TOKENS);
+    assert_int_equal(ckpt_value_seq(o.config.tokens).n, 2);
+    done(&o);
+    assert_int_equal(read_text(&o, LORA "\"r\": 8, \"lora_alpha\": 16, "
+                                        "\"trainable_token_indices\": {\"wte\": [1]}}"),
+                     CKPT_OK);
+    assert_int_equal(ckpt_value_map(o.config.tokens).n, 1);
+    done(&o);
+    assert_int_equal(read_text(&o, LORA "\"r\": 8, \"lora_alpha\": 16, "
+                                        "\"trainable_token_indices\": null}"),
+                     CKPT_OK);
+    assert_null(o.config.tokens);
+    done(&o);
+    assert_int_equal(read_text(&o, LORA "\"r\": 8, \"lora_alpha\": 16, \"token_indices\": [1]}"),
+                     CKPT_EUNSUPPORTED);
+    done(&o);
+}
+
 /* IA3 compares the ends of paths, or the whole path with a regular expression. */
 static void feedforward(void **state)
 {
@@ -287,7 +313,7 @@ int main(void)
         cmocka_unit_test(is_missing),     cmocka_unit_test(scales),
         cmocka_unit_test(refuses_scales), cmocka_unit_test(refuses_long_patterns),
         cmocka_unit_test(saves),          cmocka_unit_test(reads_others),
-        cmocka_unit_test(feedforward),
+        cmocka_unit_test(feedforward),    cmocka_unit_test(tokens),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

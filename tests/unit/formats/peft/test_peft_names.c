@@ -32,6 +32,8 @@ static void parses(void **state)
         {BASE "q.lokr_w1_a", CKPT_PEFT_LOKR_W1_A, "q"},
         {BASE "q.vera_lambda_d", CKPT_PEFT_VERA_D, "q"},
         {BASE "q.oft_R.weight", CKPT_PEFT_OFT, "q"},
+        {BASE "wte.trainable_tokens_delta", CKPT_PEFT_TOKENS, "wte"},
+        {BASE "wte.token_adapter.trainable_tokens_delta", CKPT_PEFT_TOKENS, "wte"},
         {BASE "wte.oft_embedding_R.weight", CKPT_PEFT_OFT_TABLE, "wte"},
         // near the known ends, but others
         {BASE "q.ia3_l.default", CKPT_PEFT_PLAIN, "q.ia3_l.default"},
@@ -71,7 +73,8 @@ static void kinds(void **state)
         {CKPT_PEFT_LOKR_T2, CKPT_PEFT_KIND_LOKR},  {CKPT_PEFT_VERA_B, CKPT_PEFT_KIND_VERA},
         {CKPT_PEFT_VERA_D, CKPT_PEFT_KIND_VERA},   {CKPT_PEFT_OFT, CKPT_PEFT_KIND_OFT},
         {CKPT_PEFT_OFT_TABLE, CKPT_PEFT_KIND_OFT}, {CKPT_PEFT_BASE_WEIGHT, CKPT_PEFT_N_KINDS},
-        {CKPT_PEFT_PLAIN, CKPT_PEFT_N_KINDS},      {CKPT_PEFT_ORIGINAL, CKPT_PEFT_N_KINDS},
+        {CKPT_PEFT_TOKENS, CKPT_PEFT_N_KINDS},     {CKPT_PEFT_PLAIN, CKPT_PEFT_N_KINDS},
+        {CKPT_PEFT_ORIGINAL, CKPT_PEFT_N_KINDS},
     };
 
     (void)state;
