@@ -60,6 +60,8 @@ typedef struct dmd_reader {
 
 static int dmd_fail(const dmd_reader *r, const char *what, const ckpt_text *name)
 {
+    if (r->parts.no_memory)
+        return ckpt_fail_memory(r->err);
     return ckpt_fail(r->err, CKPT_EFORMAT, "%s: %s%s%.200s", r->path, what, name ? " of " : "",
                      name ? name->at : "");
 }
@@ -453,7 +455,7 @@ static int dmd_tensor(dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
     int rc = dmd_properties(r, item, dmd_attr(v, "properties"));
 
     if (rc == CKPT_OK &&
-        !ckpt_dcp_numbers(r->arena, dmd_attr(v, "size"), &item->shape, &item->ndim))
+        !ckpt_dcp_numbers(&r->parts, r->arena, dmd_attr(v, "size"), &item->shape, &item->ndim))
         rc = dmd_fail(r, "no size", &item->name);
     if (rc == CKPT_OK && item->dtype == CKPT_F4 &&
         (item->ndim == 0 || item->shape[item->ndim - 1] > UINT64_MAX / 2))

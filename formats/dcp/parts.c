@@ -39,9 +39,10 @@ static bool dpr_number(const ckpt_value *v, uint64_t *out)
     return true;
 }
 
-bool ckpt_dcp_numbers(ckpt_arena *arena, const ckpt_value *v, const uint64_t **out, uint32_t *n)
+bool ckpt_dcp_numbers(ckpt_dcp_parts *parts, ckpt_arena *arena, const ckpt_value *v,
+                      const uint64_t **out, uint32_t *n)
 {
-    assert(arena && out && n);
+    assert(parts && arena && out && n);
     ckpt_seq s = ckpt_value_seq(v);
     uint64_t *at;
 
@@ -53,6 +54,7 @@ bool ckpt_dcp_numbers(ckpt_arena *arena, const ckpt_value *v, const uint64_t **o
         if (!dpr_number(s.at[i], &at[i]))
             return false;
     }
+    parts->no_memory = parts->no_memory || !at;
     *out = at;
     *n = (uint32_t)s.n;
     return at != NULL;
@@ -62,8 +64,8 @@ bool ckpt_dcp_numbers(ckpt_arena *arena, const ckpt_value *v, const uint64_t **o
  * Read numbers into an arena, or share those of the part before: most chunks of a tensor have equal
  * sizes, and tensors of one shape have equal offsets.
  */
-static bool dpr_numbers(ckpt_arena *arena, const ckpt_value *v, ckpt_dcp_numbers_of *last,
-                        const uint64_t **out, uint32_t *n)
+static bool dpr_numbers(ckpt_dcp_parts *parts, ckpt_arena *arena, const ckpt_value *v,
+                        ckpt_dcp_numbers_of *last, const uint64_t **out, uint32_t *n)
 {
     ckpt_seq s = ckpt_value_seq(v);
     bool same = last->at && v && s.n == last->n && (v->kind == CKPT_V_SIZE);
@@ -73,7 +75,7 @@ static bool dpr_numbers(ckpt_arena *arena, const ckpt_value *v, ckpt_dcp_numbers
         same = item->kind == CKPT_V_INT && !item->state && (uint64_t)item->as.i == last->at[i];
     }
     if (!same) {
-        if (!ckpt_dcp_numbers(arena, v, &last->at, &last->n))
+        if (!ckpt_dcp_numbers(parts, arena, v, &last->at, &last->n))
             return false;
     }
     *out = last->at;
@@ -117,10 +119,10 @@ static uint32_t dpr_enter(ckpt_dcp_parts *parts, const ckpt_text *text, uint32_t
         return at;
     at = (uint32_t)parts->text.n;
     to = at < CKPT_INDEX_NONE / 2 ? ckpt_vec_push(&parts->text) : NULL;
-    if (!to)
-        return CKPT_INDEX_NONE;
-    *to = (ckpt_text){ckpt_arena_string(parts->kept, text->at, text->n), text->n};
-    return to->at && ckpt_index_add(&parts->by_text, dpr_hash(text), at) ? at : CKPT_INDEX_NONE;
+    if (to)
+        *to = (ckpt_text){ckpt_arena_string(parts->kept, text->at, text->n), text->n};
+    parts->no_memory = !to || !to->at || !ckpt_index_add(&parts->by_text, dpr_hash(text), at);
+    return parts->no_memory ? CKPT_INDEX_NONE : at;
 }
 
 /* ---- parts ---- */
@@ -130,8 +132,8 @@ static bool dpr_box(ckpt_dcp_parts *parts, const ckpt_value *offsets, const ckpt
 {
     uint32_t n_start, n_count;
 
-    if (!ckpt_dcp_numbers(parts->kept, offsets, &to->as.box.start, &n_start) ||
-        !dpr_numbers(parts->kept, sizes, &parts->last_sizes, &to->as.box.count, &n_count) ||
+    if (!ckpt_dcp_numbers(parts, parts->kept, offsets, &to->as.box.start, &n_start) ||
+        !dpr_numbers(parts, parts->kept, sizes, &parts->last_sizes, &to->as.box.count, &n_count) ||
         n_start != n_count)
         return false;
     to->kind = CKPT_DCP_BOX;
@@ -146,7 +148,7 @@ static bool dpr_key(ckpt_dcp_parts *parts, const ckpt_value *name, const ckpt_va
 
     if (name->kind != CKPT_V_STR ||
         (offset &&
-         !dpr_numbers(parts->scratch, offset, &parts->last_offset, &to->as.box.start, &n)))
+         !dpr_numbers(parts, parts->scratch, offset, &parts->last_offset, &to->as.box.start, &n)))
         return false;
     to->kind = CKPT_DCP_KEY;
     to->n = (uint8_t)n;
@@ -227,14 +229,15 @@ bool ckpt_dcp_take(void *ctx, const ckpt_object *o, int64_t *number)
     const ckpt_value *other;
     ckpt_dcp_part part, *to;
 
-    // an object with list or dict items is not such a part
-    if (o->items.n > 0 || o->pairs.n > 0 || !dpr_read(parts, o, &part, &other))
+    // an object with list or dict items is not such a part; a text without memory is not read again
+    if (parts->no_memory || o->items.n > 0 || o->pairs.n > 0 || !dpr_read(parts, o, &part, &other))
         return false;
     if (other && parts->n_others++ == 0)
         parts->other = other->kind == CKPT_V_STR
                            ? ckpt_arena_string(parts->kept, other->as.text.at, other->as.text.n)
                            : "another key";
     to = ckpt_vec_push(&parts->part);
+    parts->no_memory = !to;
     if (!to)
         return false;
     *to = part;

@@ -52,14 +52,16 @@ typedef struct ckpt_dcp_parts {
     ckpt_dcp_numbers_of last_sizes, last_offset; /* of the last BOX and KEY */
     size_t n_others;                             /* number of unknown members of all parts */
     const char *other;                           /* name of the first; NULL: none, or no memory */
+    bool no_memory; /* a part was refused for lack of memory, and so are all later ones */
 } ckpt_dcp_parts;
 
 /* An attribute of an object, from the state given to BUILD; NULL if it is absent or None. */
 const ckpt_value *ckpt_dcp_attr(const ckpt_object *o, const char *name);
 
 /* Read sizes or offsets, one per axis, into an arena; false: v is not a list of them, or no
- * memory. */
-bool ckpt_dcp_numbers(ckpt_arena *arena, const ckpt_value *v, const uint64_t **out, uint32_t *n);
+ * memory (parts->no_memory). */
+bool ckpt_dcp_numbers(ckpt_dcp_parts *parts, ckpt_arena *arena, const ckpt_value *v,
+                      const uint64_t **out, uint32_t *n);
 
 /* The number of a text in parts->text, or CKPT_INDEX_NONE. */
 uint32_t ckpt_dcp_text(const ckpt_dcp_parts *parts, const ckpt_text *text);

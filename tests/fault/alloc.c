@@ -17,13 +17,13 @@
 static int convert(const char *from, const char *format, const char *path, ckpt_err *err)
 {
     bool zero = strcmp(format, "zero") == 0, folder = strncmp(format, "hf", 2) == 0,
-         ranks = strcmp(format, "hf-sharded") == 0;
-    const ckpt_open_opts open = {.whole_checkpoint = true, .with_optimizer = zero};
+         ranks = strcmp(format, "hf-sharded") == 0, megatron = strcmp(format, "megatron") == 0;
+    const ckpt_open_opts open = {.whole_checkpoint = true, .with_optimizer = zero || megatron};
     const ckpt_target target = {.format = format,
                                 .path = path,
                                 .max_shard_size = folder ? 400 : 0,
                                 .stage = zero ? 3 : 0,
-                                .world = zero || ranks ? 2 : 0};
+                                .world = zero || ranks || megatron ? 2 : 0};
     const ckpt_run_opts run = {.jobs = 1, .skip_fsync = true};
     ckpt_run_report report;
     ckpt_map *map = NULL;

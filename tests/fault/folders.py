@@ -17,33 +17,41 @@ OPS = 'open,read,pread,write,pwrite,fsync,close,rename,ftruncate,fallocate,mkdir
 
 class Case:
     """A command, what its output folder holds before, and what it must hold after."""
+    tag, pointer, first, text, calls = TAG, 'latest', 'global_step1', 'global_step1', 60
+    # over an old tag, without an exchange of names, and how calls fail; few: CI tries one of so many
+    faults = ((False, False, ('EIO', 'ENOSPC', 'EINTR', 'short')), (True, False, ('EIO', 'EINTR')), (True, True, ('EIO',)))
+    kills, few = ((False, False), (True, False), (True, True)), 1
 
     def __init__(self, a, tmp, src, over, flags=False, world=3):
         self.over, self.out, self.src = over, os.path.join(tmp, 'run'), src
         self.shim = {'LD_PRELOAD': os.path.abspath(a.shim), 'IOSHIM_OP': OPS, 'IOSHIM_PATH': self.out}  # reading is faulted in run.py
         if flags:
             self.shim['IOSHIM_FLAGS'] = '1'
-        self.cmd = [os.path.join(a.bin, 'ckpt'), 'reshard', '-q', '--jobs', '1', '--world', str(world), '--stage', '3', src, self.out]
+        self.cmd = [os.path.join(a.bin, 'ckpt'), 'reshard', '-q', '--jobs', '1', '--world', str(world), *self.options(), src, self.out]
         if over:
             self.cmd.append('--force')
-        self.label = '%s%s' % ('over an old tag' if over else 'new tag', ', no exchange' if flags else '')
+        self.label = '%s: %s%s' % (self.pointer, 'over an old tag' if over else 'new tag', ', no exchange' if flags else '')
         self.reset()
         self.before = tree(self.out)
         rc, err = run(self.cmd)
         assert rc == 0, err
         self.after = tree(self.out)
         self.source = tree(src)
-        assert self.after['latest'] != self.before['latest'] and self.after[TAG] == 'folder'
+        assert self.after[self.pointer] != self.before[self.pointer] and self.after[self.tag] == 'folder'
+
+    @staticmethod
+    def options():
+        return ['--stage', '3']
 
     def reset(self):
         """The old state: an old tag that `latest` names, and perhaps one that is to be replaced."""
         shutil.rmtree(self.out, ignore_errors=True)
-        for tag in ('global_step1', TAG) if self.over else ('global_step1',):
+        for tag in (self.first, self.tag) if self.over else (self.first,):
             os.makedirs(os.path.join(self.out, tag, 'sub'))
             with open(os.path.join(self.out, tag, 'sub', 'rank0.pt'), 'w') as f:
                 f.write('old ' + tag)
-        with open(os.path.join(self.out, 'latest'), 'w') as f:
-            f.write('global_step1')
+        with open(os.path.join(self.out, self.pointer), 'w') as f:
+            f.write(self.text)
 
     def count(self, tmp):
         path = os.path.join(tmp, 'count')
@@ -51,27 +59,40 @@ class Case:
         rc, err = run(self.cmd, dict(self.shim, IOSHIM_COUNT=path))
         assert rc == 0 and not differs(tree(self.out), self.after), err
         calls = int(open(path).read())
-        assert calls > 60, calls
+        assert calls > self.calls, calls
         return calls
+
+    def staging(self):
+        return '.%s.ckpt-partial' % self.tag
 
     def part(self, found, tag):
         return {k: v for k, v in found.items() if k == tag or k.startswith(tag + '/')}
 
     def promise(self, found, flags=False):
         """What holds at any moment, whatever was killed."""
-        if differs(self.part(found, 'global_step1'), self.part(self.before, 'global_step1')):
+        if differs(self.part(found, self.first), self.part(self.before, self.first)):
             return 'the other tag was touched'
-        tag = self.part(found, TAG)
-        new = not differs(tag, self.part(self.after, TAG))
-        old = not differs(tag, self.part(self.before, TAG))
-        away = flags and not tag and STAGING + '/old' in found  # two renames where one cannot do it
+        tag = self.part(found, self.tag)
+        new = not differs(tag, self.part(self.after, self.tag))
+        old = not differs(tag, self.part(self.before, self.tag))
+        away = flags and not tag and self.staging() + '/old' in found  # two renames where one cannot do it
         if not new and not old and not away:
             return 'the tag folder is neither the old nor the new one'
-        if found.get('latest') not in (self.before['latest'], self.after['latest']):
+        if found.get(self.pointer) not in (self.before[self.pointer], self.after[self.pointer]):
             return '`latest` is neither the old nor the new one'
-        if found['latest'] == self.after['latest'] and not new:
+        if found[self.pointer] == self.after[self.pointer] and not new:
             return '`latest` names a tag that is not complete'
         return None
+
+
+class Megatron(Case):
+    """The same for a run of Megatron-Core, whose pointer holds a number."""
+    tag, pointer, first, text, calls = 'iter_0000003', 'latest_checkpointed_iteration.txt', 'iter_0000001', '1', 60
+    faults, kills, few = ((True, False, ('EIO', 'ENOSPC', 'EINTR', 'short')),), ((True, False),), 3
+
+    @staticmethod
+    def options():
+        return ['--to', 'megatron']
 
 
 def order(a, tmp, src):
@@ -117,13 +138,13 @@ def order(a, tmp, src):
             verdict(case.label + ': number of syncs', 'too many')
 
 
-def faults(a, tmp, src):
+def faults(a, tmp, src, kind_of=Case):
     """Every counted system call fails once."""
-    for over, flags, kinds in ((False, False, ('EIO', 'ENOSPC', 'EINTR', 'short')), (True, False, ('EIO', 'EINTR')), (True, True, ('EIO',))):
-        case = Case(a, tmp, src, over, flags)
+    for over, flags, kinds in kind_of.faults:
+        case = kind_of(a, tmp, src, over, flags)
         calls = case.count(tmp)
         for way, kind in enumerate(kinds):
-            for n in turns(a.some, way, 2 * len(kinds), calls):
+            for n in turns(a.some, way, kind_of.few * 2 * len(kinds), calls):
                 case.reset()
                 rc, err = run(case.cmd, dict(case.shim, IOSHIM_NTH=str(n), IOSHIM_KIND=kind))
                 problem = differs(tree(case.out), case.after if rc == 0 else case.before)
@@ -137,18 +158,18 @@ def faults(a, tmp, src):
         verdict('the source', differs(tree(src), case.source))
 
 
-def kills(a, tmp, src):
+def kills(a, tmp, src, kind_of=Case):
     """SIGKILL at every counted system call, writes half done; then the same command again."""
-    for way, (over, flags) in enumerate(((False, False), (True, False), (True, True))):
-        case = Case(a, tmp, src, over, flags)
+    for way, (over, flags) in enumerate(kind_of.kills):
+        case = kind_of(a, tmp, src, over, flags)
         calls = case.count(tmp)
-        for n in turns(a.some, way, 3, calls):
+        for n in turns(a.some, way, kind_of.few * 3, calls):
             case.reset()
             env = dict(case.shim, IOSHIM_NTH=str(n), IOSHIM_KIND='kill')
             rc, err = run(case.cmd, env)
             found = tree(case.out)
             problem = 'exit status %d' % rc if rc != -signal.SIGKILL else case.promise(found, flags)
-            done = not differs({k: v for k, v in found.items() if not k.startswith(STAGING)}, case.after)
+            done = not differs({k: v for k, v in found.items() if not k.startswith(case.staging())}, case.after)
             rc, err = run(case.cmd)
             if not problem and rc and not (rc == 2 and done and not over):
                 problem = 'the next run: exit %d: %s' % (rc, err)
@@ -298,6 +319,9 @@ def test(a, tmp, src):
     order(a, tmp, src)
     faults(a, tmp, src)
     kills(a, tmp, src)
+    megatron = os.path.join(a.fixtures, 'mcore_llama_distopt_dp2', 'ckpt')
+    faults(a, tmp, megatron, Megatron)
+    kills(a, tmp, megatron, Megatron)
     random_kills(a, tmp, big)
     interrupts(a, tmp, big)
     two_runs(a, tmp, big)
