@@ -24,6 +24,9 @@ ckpt convert -n "$hf" no --to megatron | head -5
 # layers that differ stay apart: one with experts, and a dense one
 ckpt convert -q "$F"/map_qwen3moe_experts/hf uneven --to megatron
 ckpt ls -q uneven --include '*.mlp.*linear_fc2.weight'
+# the arguments lead back to the same folder, and a field that no argument expresses is named
+ckpt convert "$F"/map_neox_tp2/hf neox --to megatron 2>&1 | grep warning
+ckpt convert -q neox neox.hf --to hf && ckpt diff "$F"/map_neox_tp2/hf neox.hf
 # another version of the backend
 chmod -R u+w mixtral && sed -i 's/"sharded_backend_version": 1/"sharded_backend_version": 2/' mixtral/release/metadata.json
 ckpt ls mixtral || echo "status $?"
