@@ -35,11 +35,45 @@ typedef struct dcp_reader {
     ckpt_err *err;
 } dcp_reader;
 
+/* The folders of a model and of its optimizer, below the checkpoint's. */
+typedef struct dcp_pair {
+    const char *model, *optimizer;
+    bool always; /* the model's folder is a sign without its content */
+} dcp_pair;
+
+static const dcp_pair dcp_pairs[] = {
+    {CKPT_TRAIN_FSDP_MODEL "0", CKPT_TRAIN_FSDP_OPTIMIZER "0", true}, // accelerate
+    {"model", "optim", false},                                        // NeMo Automodel
+};
+
+/* True if a folder in this one has .metadata. */
+static bool dcp_has_below(const ckpt_listing *list, const char *name)
+{
+    const char *path = ckpt_listing_has(list, name, true)
+                           ? ckpt_path_join(list->map->arena, list->folder, name)
+                           : NULL;
+    ckpt_listing below;
+
+    return path && ckpt_listing_read(&below, list->map, path, NULL) == CKPT_OK &&
+           ckpt_listing_find(&below, CKPT_DCP_METADATA);
+}
+
+/* The pair that a folder has, or NULL. */
+static const dcp_pair *dcp_pair_of(const ckpt_listing *list)
+{
+    for (size_t i = 0; i < sizeof dcp_pairs / sizeof *dcp_pairs; i++) {
+        const dcp_pair *p = &dcp_pairs[i];
+        if (p->always ? ckpt_listing_find(list, p->model) != NULL
+                      : ckpt_listing_has(list, p->optimizer, true) && dcp_has_below(list, p->model))
+            return p;
+    }
+    return NULL;
+}
+
 /* True if the save of a checkpoint has finished. */
 static bool dcp_done(const ckpt_listing *list)
 {
-    return ckpt_listing_find(list, CKPT_DCP_METADATA) ||
-           ckpt_listing_find(list, CKPT_TRAIN_FSDP_MODEL "0");
+    return ckpt_listing_find(list, CKPT_DCP_METADATA) || dcp_pair_of(list);
 }
 
 /* True if a folder is one checkpoint, finished or not. */
@@ -71,7 +105,7 @@ static int dcp_probe(const ckpt_listing *list)
     if (ckpt_listing_find(list, CKPT_DCP_METADATA) ||
         ckpt_listing_find(list, CKPT_DCP_METADATA ".tmp"))
         return 60;
-    if (ckpt_listing_find(list, CKPT_TRAIN_FSDP_MODEL "0"))
+    if (dcp_pair_of(list))
         return 58;
     if (dcp_is_one(list))
         return 55;
@@ -506,17 +540,19 @@ static int dcp_tensors(dcp_reader *r)
 
 /* ---- the driver ---- */
 
-/* Check that a folder with the optimizer of accelerate has its model, too. */
+/* Check that a folder with the optimizer of a pair has its model, too. */
 static int dcp_has_model(const ckpt_listing *list, ckpt_err *err)
 {
-    if (ckpt_listing_find(list, CKPT_DCP_METADATA) ||
-        ckpt_listing_find(list, CKPT_TRAIN_FSDP_MODEL "0") ||
-        !ckpt_listing_find(list, CKPT_TRAIN_FSDP_OPTIMIZER "0"))
-        return CKPT_OK;
-    return ckpt_fail(err, CKPT_EMISSING,
-                     "%s: the model is missing: expected " CKPT_TRAIN_FSDP_MODEL
-                     "0, found " CKPT_TRAIN_FSDP_OPTIMIZER "0; copy it",
-                     list->folder);
+    for (size_t i = 0; i < sizeof dcp_pairs / sizeof *dcp_pairs; i++) {
+        const dcp_pair *p = &dcp_pairs[i];
+        if (!ckpt_listing_find(list, CKPT_DCP_METADATA) && !dcp_pair_of(list) &&
+            (p->always ? ckpt_listing_find(list, p->optimizer) != NULL
+                       : dcp_has_below(list, p->optimizer)))
+            return ckpt_fail(err, CKPT_EMISSING,
+                             "%s: the model is missing: expected %s, found %s; copy it",
+                             list->folder, p->model, p->optimizer);
+    }
+    return CKPT_OK;
 }
 
 /* Check that the folder has no further optimizer. */
@@ -537,11 +573,13 @@ static int dcp_one_optimizer(dcp_reader *r)
 
 /*
  * Read a folder of accelerate or the Trainer: the model in pytorch_model_fsdp_0, its optimizer in
- * optimizer_0; further models have higher numbers.
+ * optimizer_0; further models have higher numbers.  NeMo Automodel has model and optim.
  */
 static int dcp_read_pair(dcp_reader *r)
 {
-    static const char *const parts[] = {CKPT_TRAIN_FSDP_MODEL "0", CKPT_TRAIN_FSDP_OPTIMIZER "0"};
+    const dcp_pair *pair = dcp_pair_of(r->list);
+    const char *const parts[] = {pair ? pair->model : CKPT_TRAIN_FSDP_MODEL "0",
+                                 pair ? pair->optimizer : CKPT_TRAIN_FSDP_OPTIMIZER "0"};
     int rc = CKPT_OK;
 
     if (ckpt_listing_find(r->list, CKPT_TRAIN_FSDP_MODEL "1"))
@@ -550,7 +588,7 @@ static int dcp_read_pair(dcp_reader *r)
                          "0)",
                          r->list->folder);
     rc = dcp_one_optimizer(r);
-    for (size_t i = 0; rc == CKPT_OK && i < sizeof parts / sizeof *parts; i++) {
+    for (size_t i = 0; rc == CKPT_OK && i < 2; i++) {
         const char *prefix = ckpt_arena_printf(r->map->arena, "%s/", parts[i]);
         if (!prefix)
             return ckpt_fail_memory(r->err);
@@ -617,8 +655,10 @@ static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
                       ckpt_err *err)
 {
     ckpt_listing at = *list;
-    int rc = ckpt_train_find_step(map, &at, &dcp_run, opts->tag, err);
+    int rc = opts->tag ? CKPT_OK : dcp_has_model(&at, err);
 
+    if (rc == CKPT_OK)
+        rc = ckpt_train_find_step(map, &at, &dcp_run, opts->tag, err);
     if (rc == CKPT_OK)
         rc = dcp_has_model(&at, err);
     if (rc != CKPT_OK)

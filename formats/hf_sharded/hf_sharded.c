@@ -16,9 +16,11 @@
 #include <string.h>
 
 #include "ckpt_extra.h"
+#include "formats/training/step_folders.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"
 #include "libckpt/codec/json/json.h"
+#include "libckpt/io/address.h"
 #include "libckpt/map/merge.h"
 
 /* A file of the folder. */
@@ -63,15 +65,60 @@ typedef struct hfs_reader {
 
 /* ---- names ---- */
 
-static int hfs_probe(const ckpt_listing *list)
+static bool hfs_has_shards(const ckpt_listing *list)
 {
     ckpt_hfs_name is;
 
     for (size_t i = 0; i < list->n; i++) {
         if (!list->entry[i].is_dir && ckpt_hfs_parse(list->entry[i].name, &is))
-            return 62;
+            return true;
     }
-    return 0;
+    return false;
+}
+
+/*
+ * Go to the model of a checkpoint of NeMo Automodel, which has the shards in "model" and the
+ * optimizer, a distributed checkpoint, in "optim".  false: the folder is another one.
+ */
+static bool hfs_automodel(ckpt_listing *model, const ckpt_listing *list)
+{
+    const char *path = ckpt_listing_has(list, "model", true)
+                           ? ckpt_path_join(list->map->arena, list->folder, "model")
+                           : NULL;
+
+    return path && ckpt_listing_read(model, list->map, path, NULL) == CKPT_OK &&
+           hfs_has_shards(model);
+}
+
+static bool hfs_is_automodel(const ckpt_listing *list)
+{
+    ckpt_listing model;
+
+    return hfs_automodel(&model, list);
+}
+
+static bool hfs_is_done(const ckpt_listing *list)
+{
+    (void)list;
+    return true; // no file is written last
+}
+
+/* A run of NeMo Automodel: epoch_0_step_20 and others. */
+static const ckpt_run_layout hfs_run = {
+    .is_tag = hfs_is_automodel,
+    .is_done = hfs_is_done,
+    .pointer = "",
+    .text = ckpt_train_number_of,
+};
+
+static int hfs_probe(const ckpt_listing *list)
+{
+    ckpt_listing model;
+
+    return hfs_has_shards(list)                ? 62
+           : hfs_automodel(&model, list)       ? 61
+           : ckpt_train_is_run(list, &hfs_run) ? 44
+                                               : 0;
 }
 
 /* Always open the folder, because a single file has pieces under the names of whole tensors. */
@@ -617,13 +664,45 @@ static void hfs_drop_info(ckpt_dict *pairs)
     pairs->n = n;
 }
 
+/* Report the optimizer beside the model, and find the configuration in the model's folder. */
+static int hfs_beside(hfs_reader *r, const ckpt_listing *run, const ckpt_open_opts *opts)
+{
+    static const char own[] = ".hf_metadata";
+    ckpt_map *map = r->map;
+    const char *config = ckpt_path_join(map->arena, r->list->folder, own);
+    bool there = false;
+    int rc = config ? ckpt_address_there(config, &there, r->err) : ckpt_fail_memory(r->err);
+
+    if (rc == CKPT_OK && there)
+        map->model_folder = config;
+    if (rc != CKPT_OK || !ckpt_listing_has(run, "optim", true))
+        return rc;
+    map->known.training = true;
+    if (opts->with_optimizer)
+        map->no_state =
+            "its model is in safetensors and its optimizer in a distributed checkpoint, "
+            "which are not read together: save with model_save_format: torch_save";
+    return ckpt_map_note(map, CKPT_WARNING, r->err, "%s: left out: optim, the optimizer of the run",
+                         run->folder);
+}
+
 static int hfs_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts *opts,
                       ckpt_err *err)
 {
+    ckpt_listing at = *list, model;
     hfs_reader r = {.map = map, .list = list, .err = err};
-    int rc = hfs_find_files(&r);
+    int rc =
+        hfs_has_shards(list) ? CKPT_OK : ckpt_train_find_step(map, &at, &hfs_run, opts->tag, err);
 
-    (void)opts; // the format holds only the model: no tags, no optimizer
+    if (rc == CKPT_OK && !hfs_has_shards(&at) && hfs_automodel(&model, &at)) {
+        model.read = list->read;
+        r.list = &model;
+        map->path = model.folder;
+    }
+    if (rc == CKPT_OK)
+        rc = hfs_find_files(&r);
+    if (rc == CKPT_OK)
+        rc = hfs_beside(&r, &at, opts);
     for (size_t i = 0; rc == CKPT_OK && i < r.files.n; i++)
         rc = hfs_read_file(&r, r.files.at[i].name);
     hfs_drop_info(&map->metadata);
@@ -641,17 +720,20 @@ static int hfs_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     return rc;
 }
 
+static const ckpt_run_layout *const hfs_runs[] = {&hfs_run, NULL};
+
 const ckpt_directory ckpt_directory_hf_sharded = {
     .is =
         {
             .name = "hf-sharded",
             .signs = "shard-*-model-*.safetensors (PyTorch)",
             .note = "safetensors with pieces for each rank (HuggingFaceStorageWriter of DCP)",
-            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_TAKES_SHARD_SIZE | CKPT_TAKES_WORLD |
-                    CKPT_IS_FOLDER,
+            .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_HAS_TAGS | CKPT_TAKES_SHARD_SIZE |
+                    CKPT_TAKES_WORLD | CKPT_IS_FOLDER,
         },
     .probe = hfs_probe,
     .gather = hfs_gather,
     .scatter = ckpt_hfs_scatter,
     .part = hfs_part,
+    .runs = hfs_runs,
 };
