@@ -95,6 +95,9 @@ static int den_tensor(ckpt_source *source, const ckpt_map *map, const ckpt_value
     int64_t stride[CKPT_MAX_DIM];
     int rc;
 
+    if (!differs && (!v->as.tensor->storage ||
+                     v->as.tensor->storage->source >= map->sources.n)) // of the device "meta"
+        differs = "a tensor without bytes";
     if (!differs && v->as.tensor->offset != 0)
         differs = "a tensor that does not start at the first element of its storage";
     if (!differs && !den_strides(v->as.tensor, source->n_bytes, stride))

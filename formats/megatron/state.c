@@ -174,8 +174,27 @@ static bool mgs_is_empty(const ckpt_value *v)
 }
 
 /*
+ * Collect what Megatron-FSDP's entry of a parameter has beside its moments and step count; NULL:
+ * nothing, or no memory (*ok is false).
+ */
+static ckpt_value *mgs_entry_rest(ckpt_arena *arena, const ckpt_value *entry, bool *ok)
+{
+    ckpt_dict map = ckpt_value_map(entry);
+    ckpt_value *rest = NULL;
+
+    for (uint64_t i = 0; *ok && i < map.n; i++) {
+        if (map.at[i].value->kind == CKPT_V_TENSOR || ckpt_value_is(map.at[i].key, "step"))
+            continue;
+        rest = rest ? rest : ckpt_value_new(arena, CKPT_V_DICT);
+        *ok = rest && ckpt_dict_add(arena, &rest->as.map, map.at[i].key, map.at[i].value);
+    }
+    return rest;
+}
+
+/*
  * Collect what a state has beside the step count and the entries of parameters, which have numbers
- * in Megatron-LM's files and are tensors in torch_dist; NULL: nothing, or no memory (*ok is false).
+ * in Megatron-LM's files, are tensors in torch_dist, and dicts with the names of modules in
+ * Megatron-FSDP's; NULL: nothing, or no memory (*ok is false).
  */
 static ckpt_value *mgs_state_rest(ckpt_arena *arena, const ckpt_value *state, bool *ok)
 {
@@ -183,12 +202,16 @@ static ckpt_value *mgs_state_rest(ckpt_arena *arena, const ckpt_value *state, bo
     ckpt_value *rest = NULL;
 
     for (uint64_t i = 0; *ok && i < map.n; i++) {
-        const ckpt_value *v = map.at[i].value;
-        if (map.at[i].key->kind != CKPT_V_STR || ckpt_value_is(map.at[i].key, "common_step") ||
+        ckpt_value *key = map.at[i].key, *v = map.at[i].value;
+        if (key->kind != CKPT_V_STR || ckpt_value_is(key, "common_step") ||
             (v->kind == CKPT_V_TENSOR && !v->as.tensor->storage))
             continue;
+        if (v->kind == CKPT_V_DICT && strncmp(key->as.text.at, "module.", 7) == 0)
+            v = mgs_entry_rest(arena, v, ok);
+        if (!v)
+            continue;
         rest = rest ? rest : ckpt_value_new(arena, CKPT_V_DICT);
-        *ok = rest && ckpt_dict_add(arena, &rest->as.map, map.at[i].key, map.at[i].value);
+        *ok = rest && ckpt_dict_add(arena, &rest->as.map, key, v);
     }
     return rest;
 }

@@ -67,6 +67,7 @@ class Named:
 
 
 F32, F16, QINT = Named('torch', 'float32'), Named('torch', 'float16'), Named('torch', 'qint8')
+META = Named('torch._utils', '_rebuild_meta_tensor_no_storage')
 FLOATS, REBUILD = Named('torch', 'FloatStorage'), Named('torch._utils', '_rebuild_tensor_v2')
 
 
@@ -300,6 +301,7 @@ CASES = {
     'entry_small': (replace(tensor((3, 4), stored=5)), '35', ''),
     'entry_cut': (replace(tensor((3, 4), held=5)), '35', ''),
     'entry_object': (replace(archive({'a': 1})), '5', 'no tensor'),
+    'entry_meta': (replace(archive(Call(META, F32, (3, 4), (4, 1), False))), '5', 'without bytes'),
     'entry_negative': (replace(tensor((3, 4), stride=(-4, 1))), '35', ''),
     'entry_stride': (replace(tensor((3, 4), stride=(1 << 62, 1))), '35', ''),
     'dtype_none': (lambda f: setattr(f.state['w'].properties, 'dtype', None), '3', 'dtype'),
