@@ -246,6 +246,26 @@ static ckpt_value *mgs_beside(ckpt_arena *arena, const ckpt_value *optimizer, un
     return rest;
 }
 
+/* The same of all optimizers: NeMo 2 has a list of them. */
+static ckpt_value *mgs_beside_all(ckpt_arena *arena, const ckpt_value *optimizer, bool *ok)
+{
+    ckpt_seq list = ckpt_value_seq(optimizer);
+    ckpt_value *rest = NULL;
+
+    if (!optimizer || optimizer->kind != CKPT_V_LIST)
+        return mgs_beside(arena, optimizer, MGS_DEPTH, ok);
+    for (uint64_t i = 0; *ok && i < list.n; i++) {
+        ckpt_value *v = list.at[i], *key = ckpt_value_int(arena, (int64_t)i);
+        if (v->kind == CKPT_V_DICT)
+            v = mgs_beside(arena, v, MGS_DEPTH, ok);
+        if (!v || mgs_is_empty(v))
+            continue;
+        rest = rest ? rest : ckpt_value_new(arena, CKPT_V_DICT);
+        *ok = *ok && rest && key && ckpt_dict_add(arena, &rest->as.map, key, v);
+    }
+    return rest;
+}
+
 /* The step count of the optimizer: the largest of its groups. */
 static int64_t mgs_most_steps(const mgs_maker *m)
 {
@@ -287,7 +307,8 @@ static int mgs_values(mgs_maker *m)
     for (uint64_t i = 0; ok && i < all.n; i++) {
         const ckpt_value *key = all.at[i].key, *v = all.at[i].value;
         bool optimizer =
-            key->kind == CKPT_V_STR && (strncmp(key->as.text.at, "optimizer", 9) == 0 ||
+            key->kind == CKPT_V_STR && (strcmp(key->as.text.at, "optimizer") == 0 ||
+                                        strncmp(key->as.text.at, "optimizer.", 10) == 0 ||
                                         strncmp(key->as.text.at, "chained_", 8) == 0);
         if (optimizer || mgs_is_empty(v) || (v->kind == CKPT_V_TENSOR && !v->as.tensor->storage) ||
             mgs_was_added(m, &all.at[i]))
@@ -296,8 +317,7 @@ static int mgs_values(mgs_maker *m)
                  ? ckpt_dict_add_cstr(arena, &root->as.map, "lr_scheduler", all.at[i].value)
                  : ckpt_dict_add(arena, &root->as.map, all.at[i].key, all.at[i].value);
     }
-    ckpt_value *beside =
-        mgs_beside(arena, ckpt_value_get(m->job->root, "optimizer"), MGS_DEPTH, &ok);
+    ckpt_value *beside = mgs_beside_all(arena, ckpt_value_get(m->job->root, "optimizer"), &ok);
     if (ok && beside)
         ok = ckpt_dict_add_cstr(arena, &root->as.map, "megatron_optimizer", beside);
     if (ok && !ckpt_value_get(root, "global_steps") && m->map->known.step >= 0)

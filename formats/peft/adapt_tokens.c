@@ -59,8 +59,8 @@ static int ai_read(ckpt_adapting *a, const ckpt_adapt_module *m, const ckpt_tens
         if (all.at[i]->kind != CKPT_V_INT || all.at[i]->as.i < 0 ||
             (uint64_t)all.at[i]->as.i >= t->shape[0])
             return ckpt_fail(a->err, CKPT_EMISMATCH,
-                             "%s: an index of the tokens of %.200s is no row of the base's %.200s, "
-                             "which has %" PRIu64 ": tokens were added, or the adapter belongs to "
+                             "%s: a token of %.200s has no row in the base's %.200s, which has "
+                             "%" PRIu64 " rows: tokens were added, or the adapter belongs to "
                              "another base; resize the base's embeddings first",
                              a->config.path, m->name, t->name, t->shape[0]);
         token[i] = (ckpt_token){(uint64_t)all.at[i]->as.i, i};

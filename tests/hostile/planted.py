@@ -34,7 +34,7 @@ SEEN = {
     'file': (TEXT.encode(),),
 }
 FIXTURES = ('z1_bf16_w3_groups', 'z3_bf16_w5_odd', 'accel_fsdp1_full_w2', 'rl_verl_fsdp1_w2', 'mlegacy_gpt2_tp2_pp2', 'mlegacy_distopt_dp2',
-            'mcore_llama_distopt_dp2', 'mcore_llama_tp2', 'hf_trainer_llama_z3_bf16_w2', 'moe_ep2_z2_w2', 'uni_z1_w3', 'fsdp2_mp_w2', 'old_hf_bert_bin', 'map_meta_s1', 'gguf_bert', 'numpy_npz',
+            'mcore_llama_distopt_dp2', 'mcore_llama_tp2', 'mcore_fsdp_w2', 'mcore_nemo2_dp2', 'hf_trainer_llama_z3_bf16_w2', 'moe_ep2_z2_w2', 'uni_z1_w3', 'fsdp2_mp_w2', 'old_hf_bert_bin', 'map_meta_s1', 'gguf_bert', 'numpy_npz',
             'safetensors_dtypes')
 INNER = ('ckpt', 'meta', 'hf', 'adapter', 'universal')
 VERBS = collections.OrderedDict((
@@ -49,7 +49,7 @@ VERBS = collections.OrderedDict((
 LAYOUT = 'it describes how the tensors of these files are cut; the output has its own'
 # (source, file, place, kind, reason), regular expressions
 EXCEPTIONS = (
-    (r'.*', r'\.json$|random_states|\.txt$|modeling_own|second|custom_|rng_state|scaler', r'', r'.*',
+    (r'.*', r'\.json$|random_states|\.txt$|modeling_own|second|custom_|rng_state|scaler|train_state', r'', r'.*',
      'files beside a run stay there: ckpt-reshard(1) writes the new tag next to them'),
     (r'.*', r'optim_states', r'param_slice_mappings|group_paddings|/params/\d+$', r'.*', LAYOUT),
     (r'.*', r'optim_states', r'/overflow$', r'bool.*', 'a flag of the last step, which no step reads again'),
