@@ -192,7 +192,7 @@ static ckpt_value *mgv_content(mgv_maker *m)
 
 /* ---- the optimizer ---- */
 
-/* Merge what another optimizer of Megatron had beside groups and state, such as grad_scaler. */
+/* Merge the members of another optimizer of Megatron (grad_scaler), except groups and state. */
 static void mgv_beside(mgv_maker *m, ckpt_value *outer, ckpt_value *inner, const ckpt_value *had)
 {
     ckpt_dict all = ckpt_value_map(had);

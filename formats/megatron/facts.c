@@ -56,7 +56,7 @@ int ckpt_meg_facts(ckpt_meg_job *job, const char *layout)
     int64_t world = ckpt_meg_arg(job, "data_parallel_size");
     int rc = ckpt_map_fact(map, job->err, "layout", "%s", layout);
     int64_t named = 0;
-    bool told = map->known.tag != NULL; // the search in a run of NeMo 2 has told it
+    bool told = map->known.tag != NULL; // known from the search in a run of NeMo 2
 
     if (!tag)
         return ckpt_fail_memory(job->err);

@@ -88,7 +88,7 @@ static int mgy_moment(mgy_reader *r, size_t i)
     return CKPT_OK;
 }
 
-/* True if the first bytes of .metadata name what Megatron-LM saves. */
+/* True if the first bytes of .metadata have a name of Megatron-LM's. */
 static bool mgy_is_megatron(ckpt_io *io)
 {
     static const char version[] = "checkpoint_version";

@@ -207,7 +207,7 @@ bool ckpt_meg_flag(const ckpt_meg_job *job, const char *name);
 
 /* ---- fsdp.c ---- */
 
-/* True for an iteration's folder of Megatron-FSDP: .metadata names what Megatron-LM saves. */
+/* True for an iteration's folder of Megatron-FSDP: .metadata has a name of Megatron-LM's. */
 bool ckpt_meg_is_fsdp(const ckpt_listing *list);
 
 /* Decide the roles of a checkpoint of Megatron-FSDP (ckpt_dcp_roles_fn). */

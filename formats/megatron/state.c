@@ -174,8 +174,8 @@ static bool mgs_is_empty(const ckpt_value *v)
 }
 
 /*
- * Collect what Megatron-FSDP's entry of a parameter has beside its moments and step count; NULL:
- * nothing, or no memory (*ok is false).
+ * Collect the members of Megatron-FSDP's entry of a parameter, except moments and step count;
+ * NULL: none, or no memory (*ok is false).
  */
 static ckpt_value *mgs_entry_rest(ckpt_arena *arena, const ckpt_value *entry, bool *ok)
 {
@@ -192,8 +192,8 @@ static ckpt_value *mgs_entry_rest(ckpt_arena *arena, const ckpt_value *entry, bo
 }
 
 /*
- * Collect what a state has beside the step count and the entries of parameters, which have numbers
- * in Megatron-LM's files, are tensors in torch_dist, and dicts with the names of modules in
+ * Collect the members of a state, except the step count and the entries of parameters, which have
+ * numbers in Megatron-LM's files, are tensors in torch_dist, and dicts with the names of modules in
  * Megatron-FSDP's; NULL: nothing, or no memory (*ok is false).
  */
 static ckpt_value *mgs_state_rest(ckpt_arena *arena, const ckpt_value *state, bool *ok)

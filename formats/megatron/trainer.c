@@ -215,7 +215,7 @@ static int mgt_adapter(const mgt_reader *r)
 
 /* ---- the file ---- */
 
-/* Parse the configuration.  If that fails, a finding says so, because weights do not need it. */
+/* Parse the configuration.  A failure is only a finding, because weights do not need it. */
 static int mgt_parse(mgt_reader *r)
 {
     ckpt_err local = {0};

@@ -150,7 +150,7 @@ static int ak_ia3(ak_job *j)
     return l->n_elems == (along_rows ? j->o.rows : j->o.cols) ? CKPT_OK : ak_misfit(j, l);
 }
 
-/* Scale the bias of a module whose outputs IA3 scales. */
+/* Scale the bias of a module with outputs that IA3 scales. */
 static int ak_ia3_bias(const ak_job *j)
 {
     const char *name = ckpt_adapt_name(j->a, j->m->name, "bias");

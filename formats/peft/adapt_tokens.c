@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * adapt_tokens.c: finds the embedding whose rows an adapter trained, and checks their indices.
+ * adapt_tokens.c: finds the embedding with rows that an adapter trained, and checks their indices.
  */
 #include <assert.h>
 #include <inttypes.h>

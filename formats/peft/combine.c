@@ -308,7 +308,7 @@ static int cb_all(cb_job *j)
 
 /* ---- checks ---- */
 
-/* Refuse what add_weighted_adapter refuses, or leaves out. */
+/* Refuse members that add_weighted_adapter refuses, or leaves out. */
 static int cb_check_config(const cb_job *j, const cb_adapter *a)
 {
     const ckpt_peft_config *c = &a->config;

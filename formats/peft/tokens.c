@@ -14,7 +14,7 @@ typedef struct ptok_make {
     const ckpt_tensor *input[2];
 } ptok_make;
 
-/* The first token whose row is not before `row`. */
+/* The first token with a row not before `row`. */
 static uint64_t ptok_first(const ckpt_tokens *o, uint64_t row)
 {
     uint64_t low = 0, high = o->n;

@@ -19,7 +19,7 @@ typedef struct ku_factors {
 
 typedef struct ku_make ku_make;
 
-/* What to do for a kind. */
+/* The functions of a kind. */
 typedef struct ku_kind {
     /* Set the numbers of elements of up to four factors and of the scratch; false: too large. */
     bool (*size)(const ckpt_update *o, uint64_t n[4], uint64_t *work);

@@ -196,7 +196,7 @@ static int rf_field(rf_work *w, const char *name, const ckpt_value *v)
     return ckpt_rm_list_value(&w->lost, w->f->arena, name, v, w->err);
 }
 
-/* True if a line says that this field is neutral whatever it has, with all fields below it. */
+/* True if a line makes this field neutral with each value, and all fields below it. */
 static bool rf_all_neutral(const rf_work *w, const char *name)
 {
     for (size_t i = 0; i < w->lines->n; i++) {
