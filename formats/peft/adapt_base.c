@@ -220,7 +220,16 @@ bool ckpt_adapt_is_conv1d(const ckpt_adapting *a, const char *module)
         if (strcmp(models[i], a->model_type) == 0)
             return true;
     }
-    return false;
+    // of other models with such names, peft says it of the last module that it adapted
+    return a->config.fan_in_fan_out;
+}
+
+ckpt_dtype ckpt_adapt_round(const ckpt_tensor *t, ckpt_dtype adapter)
+{
+    assert(t);
+    const ckpt_dtype base = t->export_dtype != CKPT_DTYPE_NONE ? t->export_dtype : t->dtype;
+
+    return adapter == base && (base == CKPT_F16 || base == CKPT_BF16) ? base : CKPT_DTYPE_NONE;
 }
 
 const ckpt_make *ckpt_adapt_merged(const ckpt_adapting *a, const ckpt_tensor *t)

@@ -372,14 +372,14 @@ static int ak_oft(ak_job *j)
 
 /* ---- all kinds ---- */
 
-/* The dtype of 16 bits to which each step is rounded: that of the adapter's tensors. */
+/* The dtype of 16 bits to which each step is rounded (ckpt_adapt_round). */
 static ckpt_dtype ak_round(const ak_job *j)
 {
     const ckpt_tensor *t = j->o.shared_b;
 
     for (unsigned i = 0; !t && i < CKPT_PEFT_BASE_WEIGHT; i++)
         t = j->o.part[i];
-    return t->dtype == CKPT_F16 || t->dtype == CKPT_BF16 ? t->dtype : CKPT_DTYPE_NONE;
+    return ckpt_adapt_round(j->t, t->dtype);
 }
 
 int ckpt_adapt_kind(ckpt_adapting *a, const ckpt_adapt_module *m)

@@ -95,12 +95,12 @@ static int al_scale(ckpt_adapting *a, ckpt_lora *o, const char *module)
 /* Make t the sum of itself and the update o; `by` replaces t as the base unless NULL. */
 static int al_merge(ckpt_adapting *a, ckpt_tensor *t, ckpt_lora *o, const ckpt_tensor *by)
 {
-    ckpt_dtype d = o->b->dtype;
+    const ckpt_dtype step = ckpt_adapt_round(t, o->b->dtype);
     int rc = ckpt_adapt_hide(&o->base, a, t, by, o->magnitude != NULL);
 
     o->name = t->name;
-    if (o->round == CKPT_DTYPE_NONE && (d == CKPT_F16 || d == CKPT_BF16))
-        o->round = d;
+    if (o->round == CKPT_DTYPE_NONE)
+        o->round = step;
     return rc == CKPT_OK ? ckpt_lora_put(a->map, t, o, a->err) : rc;
 }
 

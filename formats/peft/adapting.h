@@ -55,6 +55,12 @@ const char *ckpt_adapt_name(const ckpt_adapting *a, const char *module, const ch
 /* True for modules with transposed matrices (transformers' Conv1D). */
 bool ckpt_adapt_is_conv1d(const ckpt_adapting *a, const char *module);
 
+/*
+ * The dtype to which each step of an update is rounded: the adapter's, if it has 16 bits and is
+ * that of the base t; NONE otherwise.  On a base of another dtype peft computes in F32.
+ */
+ckpt_dtype ckpt_adapt_round(const ckpt_tensor *t, ckpt_dtype adapter);
+
 /* The computation by which another adapter changed a tensor, or NULL. */
 const ckpt_make *ckpt_adapt_merged(const ckpt_adapting *a, const ckpt_tensor *t);
 

@@ -152,6 +152,31 @@ def differences(got, want):
     return found
 
 
+def narrow(folder, dtype):
+    """Round the file of an adapter to a dtype of 16 bits, as it is often given away."""
+    from safetensors.torch import load_file, save_file
+    path = os.path.join(folder, 'adapter_model.safetensors')
+    save_file({n: t.to(dtype) for n, t in load_file(path).items()}, path, {'format': 'pt'})
+
+
+def narrowed(args, kind, dtype, out):
+    """An adapter of 16 bits merged into a base in F32: peft computes in F32."""
+    import torch
+    from peft import PeftModel
+    from safetensors.torch import load_file
+    of = OTHERS[kind][1] if kind in OTHERS else kind
+    folder = {x: os.path.join(out, x) for x in ('base', 'adapter', 'merged')}
+    for path in folder.values():
+        shutil.rmtree(path, ignore_errors=True)
+    base = model(of, torch.float32)
+    base.save_pretrained(folder['base'], save_original_format=False)
+    trained(kind, base, True).save_pretrained(folder['adapter'])
+    narrow(folder['adapter'], dtype)
+    want = PeftModel.from_pretrained(model(of, torch.float32), folder['adapter']).merge_and_unload()
+    checks.ckpt(args, 'convert', '-q', folder['base'], folder['merged'], '--to', 'hf', '--adapter', folder['adapter'])
+    return differences(load_file(os.path.join(folder['merged'], 'model.safetensors')), want.state_dict())
+
+
 def other(args, kind, dtype, out, autocast=True):
     """An adapter of another kind than LoRA: merged, and written again with the same tensors."""
     import torch
@@ -293,6 +318,10 @@ def main():
             for dtype in torch.float16, torch.bfloat16:
                 if not args.only or kind in args.only:
                     tally.call('%s, %s throughout' % (kind, dtype), other, args, kind, dtype, out, False)
+        for kind in 'lora', 'dora', 'loha', 'lokr', 'vera', 'oft':
+            for dtype in torch.float16, torch.bfloat16:
+                if not args.only or kind in args.only:
+                    tally.call('%s, %s on F32' % (kind, dtype), narrowed, args, kind, dtype, out)
         # an adapter of 16 bits that stays one: each step is rounded
         for kind in 'dora', 'lora':
             for dtype in torch.float16, torch.bfloat16:
