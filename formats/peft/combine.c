@@ -472,6 +472,9 @@ static ckpt_value *cb_member(const cb_job *j, const char *key, ckpt_value *targe
         return targets;
     if (strcmp(key, "rank_pattern") == 0 || strcmp(key, "alpha_pattern") == 0)
         return ckpt_value_new(arena, CKPT_V_DICT);
+    // only how factors begin; some kinds need ranks that the sum of the ranks is not
+    if (strcmp(key, "init_lora_weights") == 0)
+        return ckpt_value_bool(arena, true);
     // the scale is 1 only without it
     if (strcmp(key, "use_rslora") == 0)
         return ckpt_value_bool(arena, false);

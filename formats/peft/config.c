@@ -176,11 +176,10 @@ static int aj_members(const ckpt_peft_config *c, const ckpt_value *config, ckpt_
     return CKPT_OK;
 }
 
-/* The initialization if it changes the base, else NULL: LoftQ, PiSSA, CorDA and OLoRA. */
+/* The initialization if it changes the base, else NULL: LoftQ, PiSSA, CorDA, OLoRA and LoRA-GA. */
 static const char *aj_odd_init(const ckpt_value *config)
 {
-    static const char *const fine[] = {"gaussian", "eva",  "orthogonal", "mica",
-                                       "lora_ga",  "true", NULL};
+    static const char *const fine[] = {"gaussian", "eva", "orthogonal", "mica", "true", NULL};
     const ckpt_value *v = ckpt_value_get(config, "init_lora_weights");
 
     if (!v || v->kind != CKPT_V_STR)
