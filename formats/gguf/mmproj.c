@@ -9,17 +9,21 @@
  */
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/gguf/model.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/base/number.h"
 
 /* Types of a whole file, with their numbers in general.file_type. */
 static const struct {
     ckpt_dtype type;
     uint64_t number;
 } mmp_types[] = {{CKPT_F32, 0}, {CKPT_F16, 1}, {CKPT_Q8_0, 7}, {CKPT_BF16, 32}};
+
+enum { MMP_BLOCKS = 1024 }; /* limit of a tower's blocks */
 
 static bool mmp_ends(const char *name, const char *end)
 {
@@ -83,6 +87,42 @@ static int mmp_choose(ckpt_map *to, ckpt_dtype of_file, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* The name of a block's tensor after "v.blk.N."; NULL: it is in no block. */
+static const char *mmp_key(const ckpt_tensor *t, uint64_t *block)
+{
+    const char *end = strncmp(t->name, "v.blk.", 6) == 0 ? ckpt_scan_u64(t->name + 6, block) : NULL;
+
+    return end && *end == '.' ? end + 1 : NULL;
+}
+
+/* Refuse a tower whose blocks do not all have the tensors of the first. */
+static int mmp_blocks(const ckpt_map *to, const ckpt_map *from, ckpt_err *err)
+{
+    uint64_t depth = 0, block = 0;
+    char name[CKPT_GGUF_NAME];
+
+    (void)ckpt_gguf_number(to, "clip.vision.block_count", &depth);
+    if (depth > MMP_BLOCKS)
+        return ckpt_fail(err, CKPT_ELIMIT, "%s: %" PRIu64 " blocks are more than %d", from->path,
+                         depth, (int)MMP_BLOCKS);
+    for (uint64_t b = 1; b < depth; b++) {
+        for (size_t i = 0; i < to->tensors.n; i++) {
+            const char *key = mmp_key(to->tensors.at[i], &block);
+            // of this block, in the first; of the first, in this block
+            const uint64_t other = block == b ? 0 : b;
+            if (!key || (block != 0 && block != b) ||
+                snprintf(name, sizeof name, "v.blk.%" PRIu64 ".%s", other, key) >= (int)sizeof name)
+                continue;
+            if (ckpt_map_index(to, name, strlen(name)) == SIZE_MAX)
+                return ckpt_fail(err, CKPT_EMISSING,
+                                 "%s: what becomes %s is missing, but block %" PRIu64
+                                 " has it: a part of the model is missing",
+                                 from->path, name, block);
+        }
+    }
+    return CKPT_OK;
+}
+
 /* ckpt_format.scatter */
 static int mmp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
@@ -101,7 +141,8 @@ static int mmp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *ta
                          "max_shard_size: llama.cpp loads a file for images as one file only");
     for (size_t k = 0; k < sizeof mmp_types / sizeof *mmp_types; k++)
         number = mmp_types[k].type == of_file ? mmp_types[k].number : number;
-    if (!target->dtypes)
+    rc = mmp_blocks(to, from, err);
+    if (rc == CKPT_OK && !target->dtypes)
         rc = mmp_choose(to, of_file, err);
     return rc == CKPT_OK ? ckpt_gguf_general(to, from, number, err) : rc;
 }

@@ -65,6 +65,19 @@ ckpt convert -q "$FIXTURES/gguf_llama_deep/hf" x.gguf --to mmproj
 # in processor_config.json, as transformers 5 writes it
 echo '{"image_processor": {"image_mean": [0.5, 0.25, 0.125], "image_std": [0.75, 0.5, 0.625]}}' >vl/processor_config.json
 ckpt convert -q vl again.gguf --to mmproj --dtype f16 && cmp mmproj.gguf again.gguf && echo the same
-sed -i 's/112/56/' vl/config.json
-ckpt convert -q vl x.gguf --to mmproj
+echo "-- a configuration of another model than the tensors"
+cp vl/config.json config.json
+for change in 's/112/56/' 's/"patch_size": 4/"patch_size": 9/' 's/"depth": 2/"depth": 32/' 's/"intermediate_size": 12/"intermediate_size": 77/' \
+    's/"num_heads": 2/"num_heads": 0/' 's/\[1\]/[0]/' 's/\[1\]/[-1]/'; do
+    sed "$change" config.json >vl/config.json
+    ckpt convert -q vl x.gguf --to mmproj || echo "status $?"
+done
+cp config.json vl/config.json
+sed -i 's/0.125\]/0.125, 1]/' vl/processor_config.json
+ckpt convert -q vl x.gguf --to mmproj || echo "status $?"
+sed -i 's/0.125, 1\]/0.125]/' vl/processor_config.json
+echo "-- a block without one of its biases"
+ckpt convert -q vl cut --to hf --exclude visual.blocks.0.attn.proj.bias
+cp vl/*config.json cut
+ckpt convert -q cut x.gguf --to mmproj || echo "status $?"
 ls
