@@ -72,7 +72,7 @@ static void mgt_set_bool(mgt_reader *r, const char *name, bool is)
 
 /* ---- arguments ---- */
 
-/* Copy the numbers, flags and texts of a section. */
+/* Copy the numbers, flags, texts and lists of a section. */
 static void mgt_copy(mgt_reader *r, const ckpt_value *section)
 {
     ckpt_dict all = ckpt_value_map(section);
@@ -81,7 +81,7 @@ static void mgt_copy(mgt_reader *r, const ckpt_value *section)
         const ckpt_value *key = all.at[i].key;
         ckpt_value *v = all.at[i].value;
         bool plain = v->kind == CKPT_V_BOOL || v->kind == CKPT_V_INT || v->kind == CKPT_V_FLOAT ||
-                     v->kind == CKPT_V_STR;
+                     v->kind == CKPT_V_STR || v->kind == CKPT_V_LIST;
         if (plain && key->kind == CKPT_V_STR && key->as.text.at[0] != '_')
             mgt_set(r, key->as.text.at, v);
     }
@@ -115,16 +115,17 @@ static void mgt_translate(mgt_reader *r)
     };
     const ckpt_value *tied = mgt_get(r, "share_embeddings_and_output_weights");
 
-    if (mgt_get(r, "scale_factor"))
+    // the first value stays: NeMo's Llama 3.1 states the scaling by its factor alone
+    if (mgt_get(r, "scale_factor")) {
         mgt_set(r, "rope_scaling_factor", mgt_get(r, "scale_factor"));
+        mgt_set_bool(r, "use_rope_scaling", true);
+    }
     mgt_copy(r, r->model);
     mgt_copy(r, ckpt_value_get(r->model, "transformer"));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         mgt_set(r, names[i][1], mgt_get(r, names[i][0]));
     mgt_set_bool(r, "group_query_attention", mgt_get(r, "num_query_groups") != NULL);
     mgt_set_bool(r, "swiglu", mgt_true(mgt_get(r, "gated_linear_unit")) && mgt_is_silu(r));
-    if (mgt_get(r, "scale_factor"))
-        mgt_set_bool(r, "use_rope_scaling", true);
     if (tied)
         mgt_set_bool(r, "untie_embeddings_and_output_weights", !mgt_true(tied));
 }
@@ -179,16 +180,17 @@ static int mgt_unusual(const mgt_reader *r)
         if (n < setting[i].plain || n > setting[i].plain)
             rc = ckpt_map_note(
                 map, CKPT_WARNING, r->job->err,
-                "%s: %s is %g, which no layout map carries: set it in the config.json "
+                "%s: %s is %g, which only some layout maps carry: compare the config.json "
                 "that is written",
                 r->path, setting[i].name, n);
     }
     for (size_t i = 0; rc == CKPT_OK && i < sizeof present / sizeof *present; i++) {
         if (mgt_get(r, present[i]))
-            rc = ckpt_map_note(map, CKPT_WARNING, r->job->err,
-                               "%s: has %s, which no layout map carries: set it in the config.json "
-                               "that is written",
-                               r->path, present[i]);
+            rc = ckpt_map_note(
+                map, CKPT_WARNING, r->job->err,
+                "%s: has %s, which only some layout maps carry: compare the config.json "
+                "that is written",
+                r->path, present[i]);
     }
     if (rc == CKPT_OK && ckpt_value_is(positions, "yarn"))
         rc = ckpt_map_note(map, CKPT_WARNING, r->job->err,
