@@ -95,7 +95,7 @@ static const char *mmp_key(const ckpt_tensor *t, uint64_t *block)
     return end && *end == '.' ? end + 1 : NULL;
 }
 
-/* Refuse a tower whose blocks do not all have the tensors of the first. */
+/* Refuse a vision tower with blocks that differ: each has the tensors of the first block. */
 static int mmp_blocks(const ckpt_map *to, const ckpt_map *from, ckpt_err *err)
 {
     uint64_t depth = 0, block = 0;
@@ -115,10 +115,34 @@ static int mmp_blocks(const ckpt_map *to, const ckpt_map *from, ckpt_err *err)
                 continue;
             if (ckpt_map_index(to, name, strlen(name)) == SIZE_MAX)
                 return ckpt_fail(err, CKPT_EMISSING,
-                                 "%s: what becomes %s is missing, but block %" PRIu64
-                                 " has it: a part of the model is missing",
+                                 "%s: the model has no tensor for %s of llama.cpp, but block "
+                                 "%" PRIu64 " of the vision tower has one: a part of the model is "
+                                 "missing; copy it again",
                                  from->path, name, block);
         }
+    }
+    return CKPT_OK;
+}
+
+/* Refuse a tower without the tensors that every kind has, or with an empty one. */
+static int mmp_needed(const ckpt_map *to, const ckpt_map *from, ckpt_err *err)
+{
+    static const char *const needed[] = {"v.patch_embd.weight",   "v.blk.0.ln1.weight",
+                                         "v.blk.0.ln2.weight",    "v.blk.0.attn_out.weight",
+                                         "v.blk.0.ffn_up.weight", "v.blk.0.ffn_down.weight"};
+
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        if (ckpt_map_index(to, needed[i], strlen(needed[i])) == SIZE_MAX)
+            return ckpt_fail(
+                err, CKPT_EMISSING,
+                "%s: the model has no tensor for %s of llama.cpp: a part of the vision "
+                "tower is missing; copy it again",
+                from->path, needed[i]);
+    }
+    for (size_t i = 0; i < to->tensors.n; i++) {
+        if (to->tensors.at[i]->n_elems == 0)
+            return ckpt_fail(err, CKPT_EMISMATCH, "%s: tensor %.200s has no elements", from->path,
+                             to->tensors.at[i]->name);
     }
     return CKPT_OK;
 }
@@ -139,10 +163,17 @@ static int mmp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *ta
     if (target->max_shard_size > 0)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "max_shard_size: llama.cpp loads a file for images as one file only");
+    // without llama.cpp's own types for norms and patches it would not load the file
+    if (target->dtypes)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "dtype: a file for images has one dtype (f32, f16, bf16, q8_0) instead of "
+                         "patterns, because llama.cpp needs some tensors in other dtypes");
     for (size_t k = 0; k < sizeof mmp_types / sizeof *mmp_types; k++)
         number = mmp_types[k].type == of_file ? mmp_types[k].number : number;
-    rc = mmp_blocks(to, from, err);
-    if (rc == CKPT_OK && !target->dtypes)
+    rc = mmp_needed(to, from, err);
+    if (rc == CKPT_OK)
+        rc = mmp_blocks(to, from, err);
+    if (rc == CKPT_OK)
         rc = mmp_choose(to, of_file, err);
     return rc == CKPT_OK ? ckpt_gguf_general(to, from, number, err) : rc;
 }

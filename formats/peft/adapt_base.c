@@ -220,7 +220,7 @@ bool ckpt_adapt_is_conv1d(const ckpt_adapting *a, const char *module)
         if (strcmp(models[i], a->model_type) == 0)
             return true;
     }
-    // of other models with such names, peft says it of the last module that it adapted
+    // other models have such names too: peft then writes fan_in_fan_out of its last module
     return a->config.fan_in_fan_out;
 }
 

@@ -91,8 +91,8 @@ static int rkey_add(ckpt_keys *keys, const ckpt_rm_facts *f, const ckpt_rm_line 
         return rc;
     if (!v && missing && strncmp(missing, "preprocessor_config.", 20) == 0)
         return ckpt_fail(err, CKPT_EMISSING,
-                         "%s:%u: %s: %s is unknown, or has no use here: copy "
-                         "preprocessor_config.json of the model into its folder",
+                         "%s:%u: %s: %s is unknown: copy the model's preprocessor_config.json into "
+                         "its folder",
                          f->r->name, line->line, line->key, missing);
     if (!v)
         return ckpt_fail(

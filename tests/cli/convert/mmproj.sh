@@ -65,6 +65,7 @@ ckpt convert -q "$FIXTURES/gguf_llama_deep/hf" x.gguf --to mmproj
 # in processor_config.json, as transformers 5 writes it
 echo '{"image_processor": {"image_mean": [0.5, 0.25, 0.125], "image_std": [0.75, 0.5, 0.625]}}' >vl/processor_config.json
 ckpt convert -q vl again.gguf --to mmproj --dtype f16 && cmp mmproj.gguf again.gguf && echo the same
+ckpt convert -q vl x.gguf --to mmproj --dtype 'f16:*attn*'
 echo "-- a configuration of another model than the tensors"
 cp vl/config.json config.json
 for change in 's/112/56/' 's/"patch_size": 4/"patch_size": 9/' 's/"depth": 2/"depth": 32/' 's/"intermediate_size": 12/"intermediate_size": 77/' \
@@ -76,6 +77,46 @@ cp config.json vl/config.json
 sed -i 's/0.125\]/0.125, 1]/' vl/processor_config.json
 ckpt convert -q vl x.gguf --to mmproj || echo "status $?"
 sed -i 's/0.125, 1\]/0.125]/' vl/processor_config.json
+echo "-- a tower of too many blocks, without elements, without its attention, and of sizes that overflow"
+for shape in '1100 [8, 3, 2, 4, 4]' '1 [0, 3, 2, 4, 4]' '1 [8, 3, 2, 0, 4]' '2 [8, 3, 2, 4, 4]' '1 [4503599627370496, 4503599627370496, 2, 4, 4]'; do
+    mkdir odd
+    python3 - "$shape" <<'PY'
+import json
+import struct
+import sys
+
+n, shape = sys.argv[1].split(' ', 1)
+head, data = {}, b''
+
+
+def put(name, shape):
+    global data
+    size = 4
+    for s in shape:
+        size *= s
+    size = size if size < 1 << 20 else 0
+    head[name] = {'dtype': 'F32', 'shape': shape, 'data_offsets': [len(data), len(data) + size]}
+    data += bytes(size)
+
+
+put('visual.patch_embed.proj.weight', json.loads(shape))
+put('visual.blocks.0.mlp.linear_fc1.weight', [4, 8])
+for name in 'norm2', 'attn.proj', 'mlp.linear_fc2':
+    if n != '2':
+        put('visual.blocks.0.%s.weight' % name, [8])
+for i in range(int(n)):
+    put('visual.blocks.%d.norm1.weight' % i, [8])
+text = json.dumps(head).encode()
+with open('odd/model.safetensors', 'wb') as f:
+    f.write(struct.pack('<Q', len(text)) + text + data)
+with open('odd/config.json', 'w') as f:
+    json.dump({'model_type': 'qwen3_vl', 'hidden_size': 16, 'vision_config': {'num_heads': 1, 'image_size': 56}}, f)
+PY
+    cp vl/processor_config.json odd
+    ckpt convert -q odd odd.gguf --to mmproj 2>&1 | grep -v ': warning: .*matches no tensor'
+    [ ! -e odd.gguf ] || { echo written && ckpt info odd.gguf | grep tensors && rm odd.gguf; }
+    rm -r odd
+done
 echo "-- a block without one of its biases"
 ckpt convert -q vl cut --to hf --exclude visual.blocks.0.attn.proj.bias
 cp vl/*config.json cut
