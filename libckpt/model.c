@@ -380,6 +380,28 @@ static int mdl_values(ckpt_map **read, ckpt_value **out, mdl_work *w)
     return rc;
 }
 
+/* Warn about weights that are trained ones and not those of evaluation. */
+static int mdl_check_mode(mdl_work *w)
+{
+    ckpt_map *map = w->map;
+
+    for (size_t i = 0; i < w->whole.part.n; i++) {
+        const ckpt_whole_part *p = &w->whole.part.at[i];
+        if (p->kind == CKPT_WHOLE_OPTIMIZER)
+            ckpt_state_look_mode(map, ckpt_value_get(p->value, "param_groups"));
+    }
+    // a run continues from the trained weights
+    if (map->mode == CKPT_MODE_PLAIN || w->opts->run || map->averaged)
+        return CKPT_OK;
+    return ckpt_map_note_once(
+        map, CKPT_WARNING, w->err, "%s: %s; --weights schedule-free computes those", map->path,
+        map->mode == CKPT_MODE_TRAINS
+            ? "its schedule-free optimizer was in training mode, so these are not the weights that "
+              "it evaluates"
+            : "unless its schedule-free optimizer was in evaluation mode at the save, these are "
+              "not the weights that it evaluates");
+}
+
 /* Keep the tensors of the model. */
 static int mdl_keep(mdl_work *w)
 {
@@ -395,6 +417,8 @@ static int mdl_keep(mdl_work *w)
         rc = mdl_mark_copies(w);
     if (rc == CKPT_OK)
         rc = mdl_drop_others(w);
+    if (rc == CKPT_OK)
+        rc = mdl_check_mode(w);
     ckpt_whole_free(&w->whole);
     ckpt_map_free(read);
     return rc;

@@ -524,9 +524,12 @@ static int dcp_tensors(dcp_reader *r)
 {
     int rc = CKPT_OK;
 
-    for (size_t i = 0; i < r->meta.item.n; i++)
-        r->has_optimizer |=
-            r->role[i].what == CKPT_DCP_MOMENT || r->role[i].what == CKPT_DCP_SETTING;
+    for (size_t i = 0; i < r->meta.item.n; i++) {
+        bool setting = r->role[i].what == CKPT_DCP_SETTING;
+        r->has_optimizer |= setting || r->role[i].what == CKPT_DCP_MOMENT;
+        if (setting && r->role[i].key && strcmp(r->role[i].key, "train_mode") == 0)
+            r->map->mode = CKPT_MODE_UNKNOWN;
+    }
     for (size_t i = 0; rc == CKPT_OK && i < r->meta.item.n; i++) {
         const ckpt_dcp_role *role = &r->role[i];
         if (!r->meta.item.at[i].is_tensor ||

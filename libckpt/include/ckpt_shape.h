@@ -66,6 +66,21 @@ typedef struct ckpt_model_opts {
 CKPT_API int ckpt_map_keep_model(ckpt_map *map, const ckpt_model_opts *opts, ckpt_err *err);
 
 /*
+ * Make other weights of a saved run the weights of its model, in place, before ckpt_map_keep_model.
+ *
+ * which    "ema": the only averaged copy of the model that a program saved beside it; any other
+ *          word: the copy below this path of keys ("model_ema"). Each tensor of the copy takes the
+ *          name and the place of the model's tensor with its name and shape; weights without a copy
+ *          stay and are listed. The map must have the tensors beside the model (with_optimizer).
+ *          "schedule-free": compute the weights that a schedule-free optimizer evaluates, from a
+ *          map that was opened as a run (training, with_optimizer); the map keeps no optimizer
+ *          state
+ * Errors   CKPT_EMISSING: no such weights; CKPT_EUNSUPPORTED: several copies, or a state of another
+ *          form; CKPT_EMISMATCH: names or shapes differ from the model's; CKPT_EFORMAT; CKPT_ELIMIT
+ */
+CKPT_API int ckpt_map_take_weights(ckpt_map *map, const char *which, ckpt_err *err);
+
+/*
  * Set the folder with the configuration and the tokenizer of the map's model, if they are not in
  * the checkpoint's folder or the caller wants others. ckpt reads the folder when a layout map, ties
  * or a target need it.

@@ -65,6 +65,13 @@ inline void keep_model(map &m, const model_options &o = model_options())
     m.done(ckpt_map_keep_model(m.get(), &c, &err), err);
 }
 
+/* Make averaged weights those of the model: "ema", a path of keys, or "schedule-free". */
+inline void take_weights(map &m, std::string_view which)
+{
+    ckpt_err err = ckpt_err();
+    m.done(ckpt_map_take_weights(m.get(), detail::text(which).get(), &err), err);
+}
+
 inline void set_model_folder(map &m, std::string_view folder)
 {
     ckpt_err err = ckpt_err();

@@ -113,8 +113,7 @@ static size_t cpy_inner_of(const char *name)
     return 0;
 }
 
-/* A name without the keys that wrappers add in front of it. */
-static const char *cpy_bare(const char *name)
+const char *ckpt_copies_bare(const char *name)
 {
     for (size_t n; (n = cpy_inner_of(name)) > 0;)
         name += n;
@@ -125,13 +124,13 @@ static bool cpy_same(const void *ctx, uint32_t number, const void *key)
 {
     const cpy_search *s = ctx;
 
-    return strcmp(cpy_bare(s->at[number].name), key) == 0;
+    return strcmp(ckpt_copies_bare(s->at[number].name), key) == 0;
 }
 
 /* True if a tensor outside has the name and the shape of a copy's tensor. */
 static bool cpy_is_equal(const cpy_search *s, const ckpt_copies_name *t)
 {
-    const char *name = cpy_bare(t->name);
+    const char *name = ckpt_copies_bare(t->name);
     uint32_t hash = ckpt_hash_bytes(name, strlen(name), 0);
     uint32_t at = ckpt_index_find(&s->outside, hash, cpy_same, s, name);
     const ckpt_copies_name *of = at == CKPT_INDEX_NONE ? NULL : &s->at[at];
@@ -146,7 +145,7 @@ static bool cpy_index(cpy_search *s, size_t n)
     bool ok = true;
 
     for (size_t i = 0; ok && i < n; i++) {
-        const char *bare = cpy_bare(s->at[i].name);
+        const char *bare = ckpt_copies_bare(s->at[i].name);
         uint32_t hash = ckpt_hash_bytes(bare, strlen(bare), 0);
         if (cpy_key_of(s->at[i].name) != CPY_NONE || !s->at[i].weight ||
             ckpt_index_find(&s->outside, hash, cpy_same, s, bare) != CKPT_INDEX_NONE)

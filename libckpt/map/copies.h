@@ -32,6 +32,9 @@ typedef struct ckpt_copies_name {
  */
 int ckpt_copies_mark(ckpt_copies_name *at, size_t n, ckpt_err *err);
 
+/* A name inside a copy without the keys that programs add in front of it ("module."). */
+const char *ckpt_copies_bare(const char *name);
+
 /*
  * True if a path of keys has a word for averaged weights ("ema", "shadow", ...); for the float32
  * masters of 16-bit weights ("master", "fp32_params", ...), not averaged ones; or for float32

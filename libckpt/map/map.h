@@ -285,6 +285,13 @@ typedef struct ckpt_map_config {
 
 CKPT_VEC(ckpt_maps, ckpt_map *);
 
+/* Whether a run's weights are those that its optimizer trains and not those that it evaluates. */
+typedef enum ckpt_free_mode {
+    CKPT_MODE_PLAIN,   /* no optimizer that distinguishes the two was seen */
+    CKPT_MODE_UNKNOWN, /* a schedule-free optimizer whose settings were not read */
+    CKPT_MODE_TRAINS   /* a schedule-free optimizer, in training mode */
+} ckpt_free_mode;
+
 struct ckpt_map {
     ckpt_arena *arena;
     const char *path; /* the folder or file that was opened */
@@ -373,6 +380,8 @@ struct ckpt_map {
      */
     bool untied, tied;
     bool selected; /* the caller has selected tensors by their names */
+    ckpt_free_mode mode;
+    bool averaged; /* the caller has chosen averaged weights (ckpt_map_take_weights) */
     /* the tensors that were not selected; they say what the model has (is its head tied?) */
     ckpt_tensor *const *left_out;
     size_t n_left_out;

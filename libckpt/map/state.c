@@ -84,6 +84,19 @@ bool ckpt_state_adam(ckpt_arena *arena, ckpt_value *fields, ckpt_value *decouple
     return ok;
 }
 
+void ckpt_state_look_mode(ckpt_map *map, const ckpt_value *groups)
+{
+    assert(map);
+    ckpt_seq all = ckpt_value_seq(groups);
+
+    for (uint64_t i = 0; i < all.n; i++) {
+        const ckpt_value *mode = ckpt_value_get(all.at[i], "train_mode");
+        if (mode && mode->kind == CKPT_V_BOOL && mode->as.i != 0 &&
+            ckpt_value_get(all.at[i], "weight_sum"))
+            map->mode = CKPT_MODE_TRAINS;
+    }
+}
+
 const char *ckpt_state_why_none(const ckpt_map *map)
 {
     if (map->no_state)

@@ -190,6 +190,14 @@ bool ckpt_state_is_adam(const ckpt_group *g);
  */
 bool ckpt_state_adam(ckpt_arena *arena, ckpt_value *fields, ckpt_value *decoupled);
 
+/*
+ * Set map->mode to CKPT_MODE_TRAINS if a group is that of a schedule-free optimizer (package
+ * schedulefree: `train_mode`, `weight_sum`) in training mode.
+ *
+ * groups  the list `param_groups`, or NULL
+ */
+void ckpt_state_look_mode(ckpt_map *map, const ckpt_value *groups);
+
 /* ---- ranked.c ---- */
 
 /* Find the per-rank values of a key in a list; NULL: all ranks have rank 0's value. */

@@ -26,6 +26,7 @@ if [ -n "$install" ]; then
     "$venv/bin/python" -c 'import compressed_tensors' 2>/dev/null ||
         "$venv/bin/pip" install -q "${pinned[@]}" --no-deps compressed-tensors loguru || status=1
     "$venv/bin/python" -c 'import prodigyopt' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" --no-deps prodigyopt || status=1
+    "$venv/bin/python" -c 'import schedulefree' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" --no-deps schedulefree || status=1
     # what llama.cpp's converter reads tokenizers with, and transformers GGUF files
     "$venv/bin/python" -c 'import gguf, sentencepiece' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" gguf sentencepiece || status=1
     "$venv/bin/python" -c 'import lightning' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" lightning || status=1
@@ -80,6 +81,7 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/real_deepspeed.py --bin "$bin"
     ! turn 0 tools/mount libckpt/access libckpt/copy || part tests/interop/mounts.py --bin "$bin"
     part tests/interop/warm_start.py --bin "$bin"
+    part tests/interop/weights.py --bin "$bin"
     part tests/interop/model_folders.py --bin "$bin" --shim "$build/ioshim.so"
     part tests/interop/hub_names.py --bin "$bin"
     part tests/interop/trainer_names.py --bin "$bin"

@@ -345,6 +345,21 @@ static void convert_check_config(const prepare_args *a)
                     a->write.target.format);
 }
 
+/* Refuse averaged weights where the trained ones or the optimizer's state are meant. */
+static int convert_check_weights(const prepare_args *a, ckpt_err *err)
+{
+    if (!a->weights)
+        return CKPT_OK;
+    if (training_format(a->write.target.format))
+        return fail(err, CKPT_EUSAGE,
+                    "--weights makes a model, but a run continues from its trained weights: choose "
+                    "another --to");
+    if (a->write.cli.open.with_optimizer || a->write.cli.open.weights_only)
+        return fail(err, CKPT_EUSAGE, "--weights and --%s exclude each other",
+                    a->write.cli.open.with_optimizer ? "with-optimizer" : "weights-only");
+    return CKPT_OK;
+}
+
 /* Set the defaults of options that were not given: shard size, memory, side files. */
 static int convert_target(prepare_args *a, ckpt_err *err)
 {
@@ -352,6 +367,8 @@ static int convert_target(prepare_args *a, ckpt_err *err)
 
     if (rc == CKPT_OK)
         rc = convert_check_adapters(a, err);
+    if (rc == CKPT_OK)
+        rc = convert_check_weights(a, err);
     if (rc != CKPT_OK)
         return rc;
     convert_dtype(&a->write.target);
@@ -399,24 +416,31 @@ static int convert_open_slices(ckpt_map **map, write_args *a, int rc)
 }
 
 /* Open the source as the target needs it, and print its facts. */
-static int convert_open(ckpt_map **map, write_args *a, ckpt_err *err)
+static int convert_open(ckpt_map **map, write_args *a, const char *weights, ckpt_err *err)
 {
     int rc;
 
     if (a->map && maps_keep_slices(&a->maps, a->map, a->backwards))
         a->cli.open.keep_slices = true;
     a->cli.open.require_crc = a->cli.open.require_crc || a->cli.strict;
+    // averaged weights are beside the model; those of evaluation are computed from the optimizer
+    if (weights)
+        a->cli.open.with_optimizer = true;
     // only reading the file as a run distinguishes optimizer tensors from the model's
-    a->cli.open.training = a->cli.open.with_optimizer;
+    a->cli.open.training =
+        a->cli.open.with_optimizer && (!weights || strcmp(weights, "schedule-free") == 0);
     if (training_format(a->target.format))
         rc = training_open(map, a, err);
     else
         rc = convert_open_slices(map, a, args_open(map, &a->cli, err));
-    if (rc != CKPT_OK)
-        return rc;
-    if (!a->cli.quiet)
+    // the state was read for its averages alone
+    if (weights)
+        a->cli.open.with_optimizer = false;
+    if (rc == CKPT_OK && weights)
+        rc = ckpt_map_take_weights(*map, weights, err);
+    if (rc == CKPT_OK && !a->cli.quiet)
         map_say_understood(*map);
-    return CKPT_OK;
+    return rc;
 }
 
 int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err)
@@ -428,7 +452,7 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err)
     // a single shard is part of a checkpoint, so the user hardly means it alone
     a->write.cli.open.whole_checkpoint = !a->as_file;
     if (rc == CKPT_OK)
-        rc = convert_open(map, &a->write, err);
+        rc = convert_open(map, &a->write, a->weights, err);
     if (rc == CKPT_OK)
         rc = convert_shape(*map, a, err);
     if (rc != CKPT_OK)

@@ -19,6 +19,7 @@ typedef struct prepare_args {
     const char *quantize;
     cli_list quantize_skip;
     const char *adapter_config, *adapter_name;
+    const char *weights;
 } prepare_args;
 
 /*
@@ -72,6 +73,8 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
      "read adapter_config.json here (default: beside the run)"}, \
     {"adapter-name", 0, CLI_TEXT, PREPARE_AT(adapter_name), "NAME", \
      "select one of several adapters"}, \
+    {"weights", 0, CLI_TEXT, PREPARE_AT(weights), "WHICH", \
+     "take averaged weights: ema, schedule-free, or a key"}, \
     OPTION_WITH_OPTIMIZER, \
     {"weights-only", 0, CLI_FLAG, PREPARE_AT(write.cli.open.weights_only), NULL, \
      "read 16-bit weights from DeepSpeed's model files only"}, \
@@ -110,8 +113,8 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
 /* The headings of these options in help texts, after that of the common options. */
 // clang-format off
 #define PREPARE_HEADINGS \
-    {"Source", "tag as-file with-optimizer weights-only no-frozen exclude-frozen keep-slices " \
-               "slice-rules ignore-copies require-crc strict no-sandbox local"}, \
+    {"Source", "tag as-file weights with-optimizer weights-only no-frozen exclude-frozen " \
+               "keep-slices slice-rules ignore-copies require-crc strict no-sandbox local"}, \
     {"Names and layout", "rename keep-names map backwards layout config size " \
                          "make-vocab-size-divisible-by tensor-model-parallel-size"}, \
     {"Precision and shape", "allow-overflow imatrix quantize quantize-skip vocab-size " \

@@ -517,6 +517,7 @@ static const cli_moot verify_moot[] = {
     {"untie", NULL, "made-from"},
     {"quantize", NULL, "made-from"},
     {"quantize-skip", NULL, "made-from"},
+    {"weights", NULL, "made-from"},
     {"with-optimizer", NULL, "made-from"},
     {"weights-only", NULL, "made-from"},
     {"no-frozen", NULL, "made-from"},
@@ -551,8 +552,8 @@ static const cli_heading verify_headings[] = {
                "no-sandbox"},
     {"Signature", "key cert signature follow-links"},
     {"Proof", "attest manifest tol ignore-metadata allow-overflow"},
-    {"The conversion: source", "with-optimizer weights-only no-frozen exclude-frozen include "
-                               "exclude"},
+    {"The conversion: source", "weights with-optimizer weights-only no-frozen exclude-frozen "
+                               "include exclude"},
     {"Its names and layout", "rename keep-names map backwards layout config size no-side-files"},
     {"Its precision and shape",
      "dtype imatrix quantize quantize-skip vocab-size vocab-tensor tie untie"},

@@ -92,11 +92,13 @@ static int dso_state_columns(const ckpt_ds_job *job, const ckpt_ds_head *head,
  */
 static int dso_owners(const ckpt_ds_job *job, const ckpt_ds_head *head, ckpt_ds_layout *layout)
 {
-    ckpt_seq groups =
-        ckpt_value_seq(ckpt_value_get(ckpt_ds_optim_base(head, head->optim.optim), "param_groups"));
+    const ckpt_value *list =
+        ckpt_value_get(ckpt_ds_optim_base(head, head->optim.optim), "param_groups");
+    ckpt_seq groups = ckpt_value_seq(list);
     bool sure = head->stage == 3 && groups.n > 0 && groups.n <= DSO_MAX_GROUPS;
     size_t next = 0;
 
+    ckpt_state_look_mode(job->map, list);
     for (uint64_t g = 0; sure && g < groups.n; g++) {
         ckpt_seq params = ckpt_value_seq(ckpt_value_get(groups.at[g], "params"));
         for (uint64_t i = 0; sure && i < params.n; i++) {

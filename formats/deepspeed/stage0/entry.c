@@ -48,6 +48,7 @@ int ckpt_dsu_index(ckpt_dsu *u)
     const ckpt_value *base = ckpt_dsu_base(u->optimizer);
 
     u->param_groups = ckpt_value_seq(ckpt_value_get(base, "param_groups"));
+    ckpt_state_look_mode(u->job->map, ckpt_value_get(base, "param_groups"));
     u->states = ckpt_value_map(ckpt_value_get(base, "state"));
     for (uint64_t i = 0; i < u->states.n; i++) {
         const ckpt_value *key = u->states.at[i].key;

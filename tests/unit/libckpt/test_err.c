@@ -121,6 +121,7 @@ static void failures_of_the_rest(void **state)
     ckpt_attest_free(NULL);
     FAILS(ckpt_map_select(NULL, NULL, &err));
     FAILS(ckpt_map_keep_model(NULL, NULL, &err));
+    FAILS(ckpt_map_take_weights(NULL, NULL, &err));
     FAILS(ckpt_map_set_model_folder(NULL, NULL, &err));
     FAILS(ckpt_remap_new(&rules, NULL, NULL, &err));
     FAILS(ckpt_remap_matches(NULL, NULL, NULL, &yes, &err));

@@ -176,7 +176,33 @@ static ckpt_map *quantized_badly(void)
     return fp8(3);
 }
 
+/* A tied model, and an average of two of its weights. */
+static ckpt_map *averaged(void)
+{
+    ckpt_map *map = arrays();
+
+    put(map, "ema.module.embed.weight", CKPT_F32, 8, 4);
+    put(map, "ema.module.layers.0.fc.weight", CKPT_F32, 4, 4);
+    assert_int_equal(ckpt_map_tie(map, "lm_head.weight=embed.weight", NULL), CKPT_OK);
+    return map;
+}
+
 /* ---- changes ---- */
+
+static int take_average(ckpt_map *map, ckpt_err *err)
+{
+    int rc = ckpt_map_take_weights(map, "ema", err);
+
+    // the copy takes the place of its weight, and of the name that is tied to it
+    if (rc == CKPT_OK)
+        assert_int_equal(ckpt_map_tensor_count(map), 4);
+    return rc;
+}
+
+static int take_evaluated(ckpt_map *map, ckpt_err *err)
+{
+    return ckpt_map_take_weights(map, "schedule-free", err);
+}
 
 static int select_layers(ckpt_map *map, ckpt_err *err)
 {
@@ -430,6 +456,8 @@ static void refused_changes(void **state)
         {arrays, tie_unlike},
         {arrays, tie_missing},
         {arrays, ckpt_map_untie},
+        {arrays, take_average},
+        {run, take_evaluated},
         {tied, tie},
         {arrays, keep_model_by_text},
         {arrays, warm_start_in_no_order},
@@ -462,12 +490,13 @@ static void refused_changes(void **state)
 static void changes_without_memory(void **state)
 {
     static const change all[] = {
-        {arrays, select_layers}, {run, select_from_run},  {run, remap_run},
-        {arrays, quantize},      {quantized, dequantize}, {run_in_8_bits, dequantize_moments},
-        {arrays, add_rows},      {arrays, cut_rows},      {arrays, tie},
-        {tied, ckpt_map_untie},  {model, ckpt_map_untie}, {arrays, keep_model},
-        {arrays, warm_start},    {model, merge_adapter},  {run_of_adapter, keep_adapter},
-        {arrays, put_more},      {arrays, put_metadata},  {arrays, set_folder},
+        {arrays, select_layers},  {run, select_from_run},  {run, remap_run},
+        {arrays, quantize},       {quantized, dequantize}, {run_in_8_bits, dequantize_moments},
+        {arrays, add_rows},       {arrays, cut_rows},      {arrays, tie},
+        {tied, ckpt_map_untie},   {model, ckpt_map_untie}, {arrays, keep_model},
+        {arrays, warm_start},     {model, merge_adapter},  {run_of_adapter, keep_adapter},
+        {arrays, put_more},       {arrays, put_metadata},  {arrays, set_folder},
+        {averaged, take_average},
     };
 
     (void)state;
