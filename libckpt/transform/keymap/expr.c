@@ -492,20 +492,24 @@ static const ckpt_value *ex_text(ex_state *x)
     return ex_made(x, ckpt_value_str(x->arena, from, n));
 }
 
-/* [a, b]: a list; items without a value are dropped. */
+/* [a, b]: a list. It has no value if one of its items has none: a shorter list would be wrong. */
 static const ckpt_value *ex_list(ex_state *x)
 {
     ckpt_value *list = ckpt_value_new(x->arena, CKPT_V_LIST);
+    bool whole = true;
 
     if (!ex_made(x, list) || ex_sign(x, "]"))
         return list;
     do {
         const ckpt_value *v = ex_or(x);
         ckpt_value *item = v ? ckpt_arena_copy(x->arena, v, sizeof *v) : NULL;
+        whole = whole && v;
         if (item && !ckpt_seq_add(x->arena, &list->as.seq, item))
             (void)ex_made(x, NULL);
     } while (x->rc == CKPT_OK && ex_sign(x, ","));
-    return x->rc == CKPT_OK && ex_sign(x, "]") ? list : ex_fail(x, "expected ]");
+    if (x->rc != CKPT_OK || !ex_sign(x, "]"))
+        return ex_fail(x, "expected ]");
+    return whole ? list : NULL;
 }
 
 static const ckpt_value *ex_atom(ex_state *x)

@@ -216,6 +216,8 @@ static void expressions(void **state)
         {"len([null, nobody or null])", 2},
         {"5 if null or 6", 6},
         {"len([1, 2, 3])", 3},
+        {"len([1, nobody])", CKPT_RM_UNKNOWN},
+        {"len([1, nobody]) or len([])", 0},
         {"floor(pow(2, 10))", 1024},
         {"count(\"a.{i}\")", 1},
         {"had(\"a.{i}\")", 1},
