@@ -23,6 +23,7 @@ typedef struct hfp_type {
     bool tied;         /* embeddings are tied unless config.json says otherwise */
     bool dense;        /* layers have an MLP and no experts */
     bool biased;       /* attention_bias of config.json decides about biases of q_proj */
+    bool alike;        /* layers have experts, and all layers have the same names */
 } hfp_type;
 
 static const hfp_type hfp_types[] = {
@@ -35,6 +36,8 @@ static const hfp_type hfp_types[] = {
     {.name = "qwen3_moe", .own_head_dim = true, .biased = true},
     {.name = "gemma", .own_head_dim = true, .tied = true, .dense = true, .biased = true},
     {.name = "gemma2", .own_head_dim = true, .tied = true, .dense = true, .biased = true},
+    {.name = "gemma3_text", .own_head_dim = true, .tied = true, .dense = true, .biased = true},
+    {.name = "gpt_oss", .own_head_dim = true, .alike = true},
 };
 
 /* The checked model. */
@@ -97,8 +100,8 @@ static int hfp_need(const hfp_model *m, const char *prefix, const char *module)
         return CKPT_OK;
     return ckpt_map_problem(m->map, CKPT_EMISSING, m->err,
                             "%s: %s%s.weight is missing, which the model of config.json has: copy "
-                            "the whole model (name a single file to read it as it is)",
-                            m->name, prefix, module);
+                            "the whole model (%s)",
+                            m->name, prefix, module, ckpt_hf_as_is(m->map));
 }
 
 /* Compare an axis of a tensor, if it is there and not quantized, with what config.json says. */
@@ -112,10 +115,9 @@ static int hfp_axis(const hfp_model *m, const char *tensor, unsigned axis, uint6
         return CKPT_OK;
     return ckpt_map_problem(m->map, CKPT_EMISMATCH, m->err,
                             "%s: %s%s has %" PRIu64 " %s, but config.json says %" PRIu64
-                            " (%s): config.json is from another model; copy the model's own (name "
-                            "a single file to read it as it is)",
+                            " (%s): config.json is from another model; copy the model's own (%s)",
                             m->name, m->prefix, tensor, t->shape[axis], axis ? "columns" : "rows",
-                            said, key);
+                            said, key, ckpt_hf_as_is(m->map));
 }
 
 /* The table's line for the configuration's model_type; NULL: there is none. */
@@ -133,6 +135,13 @@ static const hfp_type *hfp_find(const ckpt_value *config)
 bool ckpt_hf_is_plain(const ckpt_value *config)
 {
     return hfp_find(config) != NULL;
+}
+
+bool ckpt_hf_uniform(const ckpt_value *config)
+{
+    const hfp_type *type = hfp_find(config);
+
+    return type && (type->dense || type->alike) && !ckpt_hf_quantization(config);
 }
 
 /* True if the configuration is of one class, whose name has this end. */
@@ -181,9 +190,8 @@ static int hfp_names(const hfp_model *m, const hfp_type *type)
         rc =
             ckpt_map_problem(m->map, CKPT_EMISMATCH, m->err,
                              "%s: no layer has experts, but config.json is of a mixture of experts "
-                             "(%s): it is from another model; copy the model's own (name a single "
-                             "file to read it as it is)",
-                             m->name, type->name);
+                             "(%s): it is from another model; copy the model's own (%s)",
+                             m->name, type->name, ckpt_hf_as_is(m->map));
     if (rc == CKPT_OK && hfp_is_class(m->config, "ForSequenceClassification"))
         rc = hfp_need(m, "", "score");
     return rc == CKPT_OK && ckpt_hf_untied(m->config) ? hfp_need(m, "", "lm_head") : rc;
@@ -216,9 +224,8 @@ static int hfp_more_layers(const hfp_model *m)
     return ckpt_map_problem(m->map, CKPT_EMISMATCH, m->err,
                             "%s: tensors of %" PRIu64 " layers are here, but config.json says "
                             "%" PRIu64 " (num_hidden_layers), and programs load no more: "
-                            "config.json is from another model; copy the model's own (name a "
-                            "single file to read it as it is)",
-                            m->name, here, said);
+                            "config.json is from another model; copy the model's own (%s)",
+                            m->name, here, said, ckpt_hf_as_is(m->map));
 }
 
 /* Biases that config.json says the model has, or has not: programs take zeros, or ignore them. */

@@ -247,9 +247,8 @@ int ckpt_hf_quant_parts(ckpt_map *map, const ckpt_value *config, const char *nam
             if (!hfq_has_part(map, t, kind->cut, kind->parts[k], missing))
                 rc = ckpt_map_problem(map, CKPT_EMISSING, err,
                                       "%s: %.400s is missing, which the quantized weight %.400s "
-                                      "needs: copy the whole model (name a single file to read it "
-                                      "as it is)",
-                                      name, missing, t->name);
+                                      "needs: copy the whole model (%s)",
+                                      name, missing, t->name, ckpt_hf_as_is(map));
         }
     }
     return rc;

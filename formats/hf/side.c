@@ -45,7 +45,8 @@ typedef struct side_work {
     bool has_code;     /* its configuration names Python code in the folder */
     bool floats;       /* quantization_config does not apply to the output */
     ckpt_map *scratch; /* owns listings and texts, which the target must not keep in memory */
-    const char *left;  /* the names of the files left out, for the note */
+    const ckpt_value *config; /* the output's config.json, in scratch; NULL: it has none */
+    const char *left;         /* the names of the files left out, for the note */
     size_t n_left;
     ckpt_err *err;
 } side_work;
@@ -251,6 +252,20 @@ static bool side_is_inside(const side_work *w, const char *path)
            S_ISREG(st.st_mode);
 }
 
+/* Add a file of n bytes; keep config.json, to compare the output's tensors with it. */
+static int side_put(side_work *w, const char *name, const char *text, uint64_t n)
+{
+    const ckpt_json_text json = {.name = name, .at = text, .n = n, .max = SIDE_MAX};
+    ckpt_value *config = NULL;
+
+    // a damaged configuration is copied, as others are: programs report it
+    if (strcmp(name, "config.json") == 0 &&
+        ckpt_json_parse(&config, w->scratch->arena, &json, NULL) == CKPT_OK &&
+        config->kind == CKPT_V_DICT)
+        w->config = config;
+    return ckpt_model_folder_add(w->to, name, text, n, w->err);
+}
+
 /* Add a side file of n bytes; config.json gets the output's dtype. */
 static int side_add(side_work *w, const char *name, const char *text, uint64_t n)
 {
@@ -258,10 +273,10 @@ static int side_add(side_work *w, const char *name, const char *text, uint64_t n
     int rc = CKPT_OK;
 
     if (!w->dtype || strcmp(name, "config.json") != 0)
-        return ckpt_model_folder_add(w->to, name, text, n, w->err);
+        return side_put(w, name, text, n);
     switch (ckpt_hf_config_dtype(&changed, text, n, w->dtype)) {
     case CKPT_OK:
-        rc = ckpt_model_folder_add(w->to, name, changed.at, changed.n, w->err);
+        rc = side_put(w, name, (const char *)changed.at, changed.n);
         break;
     case CKPT_EFORMAT:
         rc = ckpt_map_note(w->to, CKPT_WARNING, w->err,
@@ -269,7 +284,7 @@ static int side_add(side_work *w, const char *name, const char *text, uint64_t n
                            "cannot set the dtype of the output's weights (%s) in it",
                            w->list.folder, name, w->dtype);
         if (rc == CKPT_OK)
-            rc = ckpt_model_folder_add(w->to, name, text, n, w->err);
+            rc = side_put(w, name, text, n);
         break;
     default:
         rc = ckpt_fail_memory(w->err);
@@ -634,6 +649,16 @@ static int side_lacks(const side_work *w)
     return rc;
 }
 
+/* Check that the output has the whole model, unless the caller has selected its tensors. */
+static int side_whole(const side_work *w)
+{
+    const ckpt_map *from = w->from;
+
+    if (w->adapter || from->adapter_config || from->selected)
+        return CKPT_OK;
+    return ckpt_hf_written(w->to, w->config, from->path ? from->path : "the source", w->err);
+}
+
 int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bool adapter,
                        ckpt_err *err)
 {
@@ -653,6 +678,8 @@ int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bo
         rc = side_made(&w);
     if (rc == CKPT_OK)
         rc = side_head(&w);
+    if (rc == CKPT_OK)
+        rc = side_whole(&w);
     if (rc == CKPT_OK)
         rc = side_lacks(&w);
     if (rc == CKPT_OK && from->quantization && !ckpt_hf_has_config(to))

@@ -191,18 +191,28 @@ static int hfc_gap(ckpt_map *map, const ckpt_stack *stack, const char *name, ckp
     if (rc != CKPT_OK || !gap.found)
         return rc;
     if (gap.there > 1)
-        return ckpt_map_problem(
-            map, CKPT_EMISSING, err,
-            "%s: %.*s.%" PRIu64 ".%s: found for %" PRIu64 " experts, expected %" PRIu64
-            ": a part of the model is missing; copy the whole model (name a "
-            "single file to read it as it is)",
-            name, (int)stack->n_prefix, stack->prefix, gap.layer, gap.key, gap.here, gap.there);
+        return ckpt_map_problem(map, CKPT_EMISSING, err,
+                                "%s: %.*s.%" PRIu64 ".%s: found for %" PRIu64
+                                " experts, expected %" PRIu64
+                                ": a part of the model is missing; copy the whole model (%s)",
+                                name, (int)stack->n_prefix, stack->prefix, gap.layer, gap.key,
+                                gap.here, gap.there, ckpt_hf_as_is(map));
     return ckpt_map_problem(map, CKPT_EMISSING, err,
                             "%s: %.*s.%" PRIu64 ".%s is missing, but layer %" PRIu64
-                            " has it: a part of the model is missing; copy the whole model (name "
-                            "a single file to read it as it is)",
-                            name, (int)stack->n_prefix, stack->prefix, gap.layer, gap.key,
-                            gap.like);
+                            " has it: a part of the model is missing; copy the whole model (%s)",
+                            name, (int)stack->n_prefix, stack->prefix, gap.layer, gap.key, gap.like,
+                            ckpt_hf_as_is(map));
+}
+
+/* True if layers of the stack must have the same names: the model's own, of such a type. */
+static bool hfc_is_uniform(const hfc_stack *stack, const ckpt_value *config)
+{
+    static const char model[] = "model.layers", bare[] = "layers";
+    const size_t n = stack->n_prefix;
+
+    return ((n == sizeof model - 1 && memcmp(stack->prefix, model, n) == 0) ||
+            (n == sizeof bare - 1 && memcmp(stack->prefix, bare, n) == 0)) &&
+           ckpt_hf_uniform(config);
 }
 
 /* Look for a gap in each stack that has all of its layers. */
@@ -232,9 +242,11 @@ static int hfc_gaps(ckpt_map *map, const hfc_stacks *all, const ckpt_value *conf
         ckpt_stack stack = {.prefix = all->at[i].prefix,
                             .n_prefix = all->at[i].n_prefix,
                             .kind = kinds,
-                            .n_kind = n,
                             .experts = n_experts,
                             .idle = hfc_said(config, idle) > 0};
+        stack.uniform = hfc_is_uniform(&all->at[i], config);
+        stack.n_kind =
+            stack.uniform ? 0 : n; // layers with and without a window have the same names
         if (all->at[i].n >= said)
             rc = hfc_gap(map, &stack, name, err);
     }
@@ -268,8 +280,8 @@ static int hfc_judge(ckpt_map *map, const hfc_stacks *all, const uint64_t *said,
                                     "%s: tensors of %" PRIu64
                                     " %slayers are here, but config.json says %" PRIu64
                                     ": a part of the model is missing, or config.json is from "
-                                    "another model (name a single file to read it as it is)",
-                                    name, most[p], hfc_parts[p].text, said[p]);
+                                    "another model (%s)",
+                                    name, most[p], hfc_parts[p].text, said[p], ckpt_hf_as_is(map));
     }
     return rc;
 }
@@ -454,5 +466,44 @@ int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckp
         rc = ckpt_hf_quant_parts(map, config, name, err);
     if (rc == CKPT_OK)
         rc = ckpt_hf_mlx(map, config, name, err);
+    return rc;
+}
+
+/* Warn of the first tensor that a layer lacks, in a model without a configuration. */
+static int hfc_gaps_alone(ckpt_map *to, const char *name, ckpt_err *err)
+{
+    hfc_stacks all = {0};
+    bool fits = true;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; fits && i < to->tensors.n && all.n < 64; i++)
+        fits = hfc_note(&all, to->tensors.at[i]->name);
+    rc = fits ? CKPT_OK : ckpt_fail_memory(err);
+    for (size_t i = 0; i < all.n; i++) {
+        ckpt_stack stack = {.prefix = all.at[i].prefix, .n_prefix = all.at[i].n_prefix};
+        ckpt_gap gap = {.found = false};
+        if (rc == CKPT_OK && all.n < 64 && hfc_is_layers(&all.at[i]))
+            rc = ckpt_gap_find(to, &stack, &gap, err);
+        if (rc == CKPT_OK && gap.found)
+            rc = ckpt_map_note(to, CKPT_WARNING, err,
+                               "%s: %.*s.%" PRIu64 ".%s is missing, but other layers have it: "
+                               "give the model's config.json with --config to have this checked",
+                               name, (int)stack.n_prefix, stack.prefix, gap.layer, gap.key);
+        ckpt_free(all.at[i].is);
+    }
+    ckpt_vec_free(&all);
+    return rc;
+}
+
+int ckpt_hf_written(ckpt_map *to, const ckpt_value *config, const char *name, ckpt_err *err)
+{
+    assert(to && name);
+    const size_t n_findings = to->findings.n;
+    int rc;
+
+    if (!config)
+        return hfc_gaps_alone(to, name, err);
+    rc = ckpt_hf_whole(to, config, name, err);
+    to->findings.n = n_findings; // readers of the source and of the output give its warnings
     return rc;
 }

@@ -18,6 +18,23 @@
 int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
 
 /*
+ * Check an output before it is written: a folder that ckpt or another program refuses as
+ * incomplete or contradictory must not appear.
+ *
+ * config  the output's config.json; NULL: it has none, and missing tensors of layers are warnings
+ * name    name of the source, for messages
+ * Errors  CKPT_EMISSING, CKPT_EMISMATCH
+ */
+int ckpt_hf_written(ckpt_map *to, const ckpt_value *config, const char *name, ckpt_err *err);
+
+/* How to read, or write, tensors that are not a whole model; the end of messages about them. */
+static inline const char *ckpt_hf_as_is(const ckpt_map *map)
+{
+    return map->into ? "--to safetensors writes the tensors that are there as one file"
+                     : "name a single file to read it as it is";
+}
+
+/*
  * Compare a model of a well-known type with the sizes in config.json, and check that its embedding,
  * norms and untied head are there; other types are not checked.
  *
@@ -66,6 +83,9 @@ int ckpt_hf_alone(ckpt_map *map, const char *name, ckpt_err *err);
 
 /* True if ckpt_hf_plain checks models of this type. */
 bool ckpt_hf_is_plain(const ckpt_value *config);
+
+/* True if all layers of a model have the same names, because of its type. */
+bool ckpt_hf_uniform(const ckpt_value *config);
 
 /* True if the model of a config.json has an output head with values of its own. */
 bool ckpt_hf_untied(const ckpt_value *config);

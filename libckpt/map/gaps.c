@@ -226,9 +226,28 @@ static void ly_experts(const ly_table *t, const ckpt_stack *s, uint64_t layer, c
     }
 }
 
+/* Find a name that one layer has and another lacks, in a model whose layers are all equal. */
+static void ly_uniform(const ly_table *t, ckpt_gap *gap)
+{
+    for (size_t i = 0; i < t->keys.n && !gap->found; i++) {
+        const ly_key *k = &t->keys.at[i];
+        uint64_t like = 0;
+        while (k->of[like] == 0)
+            like++;
+        for (uint64_t a = 0; a < t->n_layers && !gap->found && !strstr(k->text, "lora_"); a++) {
+            if (k->of[a] > 0 || t->same[a] == 0)
+                continue;
+            *gap = (ckpt_gap){.found = true, .layer = a, .there = k->of[like], .like = like};
+            (void)snprintf(gap->key, sizeof gap->key, "%s", k->text);
+        }
+    }
+}
+
 static void ly_look(ly_table *t, const ckpt_stack *s, ckpt_gap *gap)
 {
     ly_kinds(t);
+    if (s->uniform)
+        ly_uniform(t, gap);
     for (uint64_t a = 0; a < t->n_layers && !gap->found; a++) {
         if (t->same[a] == 0)
             continue;

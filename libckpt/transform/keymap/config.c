@@ -117,6 +117,18 @@ static bool rcfg_complete(const ckpt_rm_facts *f, const ckpt_rm_lines *lines)
     return all;
 }
 
+/*
+ * True if values are missing, but the caller's configuration is a config.json of a class that the
+ * layout map knows: the class has defaults for all keys that the file does not state.
+ */
+static bool rcfg_own(const ckpt_map_config *c, const ckpt_rm_facts *f)
+{
+    const ckpt_value *known = ckpt_value_get(c->value, "model_type");
+
+    return c->missing && f->how->text && known && strcmp(c->file, "config.json") == 0 &&
+           ckpt_value_equal(known, ckpt_rm_in(f->how->model, "model_type"), 2);
+}
+
 int ckpt_rm_config(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err)
 {
     unsigned side = f->how->backwards ? 0 : 1;
@@ -135,7 +147,8 @@ int ckpt_rm_config(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err)
     c.value = root;
     for (size_t i = 0; rc == CKPT_OK && i < lines->n; i++)
         rc = rcfg_line(&c, root, f, &lines->at[i], err);
-    if (rc == CKPT_OK && rcfg_complete(f, lines)) {
+    if (rc == CKPT_OK && (rcfg_complete(f, lines) || rcfg_own(&c, f))) {
+        c.missing = NULL;
         c.text = ckpt_arena_string(map->arena, f->how->text, strlen(f->how->text));
         c.value = f->how->model;
         rc = c.text ? CKPT_OK : ckpt_fail_memory(err);

@@ -18,7 +18,7 @@ static void add(ckpt_map *map, unsigned layer, const char *key)
 }
 
 /* Layers by letters: a attention, m Mamba, f dense, g dense without up_proj, c a cross attention,
- * n a norm more, q quantized.  Layers are separated by spaces. */
+ * n a norm more, q quantized, l an adapter.  Layers are separated by spaces. */
 static ckpt_map *make(const char *layers)
 {
     static const struct {
@@ -41,6 +41,7 @@ static ckpt_map *make(const char *layers)
         {'d', {"mlp.experts.0.w1.weight", "mlp.experts.1.w1.weight", "mlp.experts.0.w2.weight"}},
         {'s', {"blocks.0.w.weight", "blocks.1.w.weight"}},
         {'t', {"blocks.0.w.weight"}},
+        {'l', {"attn.q_proj.lora_A.weight"}},
     };
     ckpt_map *map = NULL;
     unsigned layer = 0;
@@ -123,6 +124,38 @@ static void layers_of_other_kinds_are_not_compared(void **state)
     ckpt_map_free(map);
 }
 
+static void layers_of_a_uniform_model_are_equal(void **state)
+{
+    static const struct {
+        const char *layers;
+        int at; /* layer with the gap, or -1 */
+        const char *key;
+    } cases[] = {
+        {"naf naf naf", -1, ""},
+        {"naf af", 1, "norm.weight"},
+        {"af naf", 0, "norm.weight"},
+        {"nf na", 1, "mlp.gate_proj.weight"},
+        {"naf naq naf", -1, ""},
+        {"naf nafl", -1, ""}, // an adapter of one layer
+        {"ne ne", -1, ""},
+        {"ne n", 1, "mlp.experts.*.w1.weight"},
+    };
+    const ckpt_stack stack = {.prefix = "m.layers", .n_prefix = 8, .uniform = true};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ckpt_map *map = make(cases[i].layers);
+        ckpt_gap gap;
+
+        assert_int_equal(ckpt_gap_find(map, &stack, &gap, NULL), CKPT_OK);
+        if (gap.found != (cases[i].at >= 0) ||
+            (gap.found && ((int)gap.layer != cases[i].at || strcmp(gap.key, cases[i].key) != 0)))
+            fail_msg("%s: found %d, layer %d, %s", cases[i].layers, gap.found, (int)gap.layer,
+                     gap.key);
+        ckpt_map_free(map);
+    }
+}
+
 static void memory_fails(void **state)
 {
     const ckpt_stack stack = {.prefix = "m.layers", .n_prefix = 8};
@@ -146,6 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lone_gaps),
         cmocka_unit_test(layers_of_other_kinds_are_not_compared),
+        cmocka_unit_test(layers_of_a_uniform_model_are_equal),
         cmocka_unit_test(memory_fails),
     };
 
