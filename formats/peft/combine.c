@@ -212,10 +212,21 @@ static int cb_blocks(cb_job *j, cb_make *m, const char *name, const char *module
     return rc;
 }
 
+/* The dtype that holds the values of all blocks: the common one, or F32. */
+static ckpt_dtype cb_dtype(const cb_make *m)
+{
+    ckpt_dtype d = m->block[0].t->dtype;
+
+    for (size_t i = 1; i < m->n; i++)
+        d = m->block[i].t->dtype == d ? d : CKPT_F32;
+    return d;
+}
+
 /* Make the listed tensor t, of the result, from the blocks. */
 static int cb_put(cb_job *j, cb_make *m, ckpt_tensor *t, bool is_a)
 {
     const uint64_t other = cb_other(t, is_a);
+    const ckpt_dtype dtype = cb_dtype(m);
     uint64_t *shape = ckpt_arena_copy(j->map->arena, t->shape, t->ndim * sizeof *shape);
     uint32_t source = 0;
     int rc;
@@ -251,8 +262,7 @@ static int cb_put(cb_job *j, cb_make *m, ckpt_tensor *t, bool is_a)
     if (!m->make.terms)
         return ckpt_fail_memory(j->err);
     rc = ckpt_map_add_made(j->map, &m->make, t->n_elems, &source, j->err);
-    if (t->export_dtype == CKPT_DTYPE_NONE)
-        t->export_dtype = t->dtype;
+    t->export_dtype = dtype;
     t->dtype = CKPT_F32;
     t->owner = NULL;
     t->twin = t->addend = NULL;

@@ -232,21 +232,35 @@ static int merge_hub(ckpt_map *map, const write_args *a, ckpt_err *err)
 
 /* ---- adapters ---- */
 
-/* True for a PEFT folder without a model, or a file in one. */
-static bool merge_is_adapter(const char *path)
+/* True if a folder has this file. */
+static bool merge_has(const char *folder, const char *file)
 {
     char name[PATH_MAX];
     struct stat st;
-    const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
-    const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 
-    if (!folder)
-        return strncmp(last, "adapter_model.", 14) == 0;
-    if (snprintf(name, sizeof name, "%s/config.json", path) >= (int)sizeof name ||
-        stat(name, &st) == 0)
-        return false;
-    return snprintf(name, sizeof name, "%s/adapter_config.json", path) < (int)sizeof name &&
+    return snprintf(name, sizeof name, "%s/%s", folder, file) < (int)sizeof name &&
            stat(name, &st) == 0;
+}
+
+/*
+ * True for a PEFT folder without the weights of a model, or a file in one.  Trainers save the
+ * base's config.json beside an adapter, too.
+ */
+static bool merge_is_adapter(const char *path)
+{
+    static const char *const weights[] = {"model.safetensors", "model.safetensors.index.json",
+                                          "pytorch_model.bin", "pytorch_model.bin.index.json",
+                                          NULL};
+    struct stat st;
+    const char *slash = strrchr(path, '/'), *last = slash ? slash + 1 : path;
+
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+        return strncmp(last, "adapter_model.", 14) == 0;
+    for (size_t i = 0; weights[i]; i++) {
+        if (merge_has(path, weights[i]))
+            return false;
+    }
+    return merge_has(path, "adapter_config.json");
 }
 
 /* Refuse options that combining adapters does not have. */

@@ -43,6 +43,45 @@ static bool mg_is(const mg_model *m, const char *path, const char *tag)
     return strcmp(m->path, path) == 0 && (m->tag == tag || (m->tag && tag && !strcmp(m->tag, tag)));
 }
 
+/* True for a factor of an adapter in a file, under the names of peft, GGUF, kohya and ComfyUI. */
+static bool mg_is_factor(const char *name)
+{
+    static const char *const ends[] = {".lora_A.weight",
+                                       ".lora_B.weight",
+                                       ".lora_embedding_A",
+                                       ".lora_embedding_B",
+                                       ".lora_a",
+                                       ".lora_b",
+                                       ".lora_down.weight",
+                                       ".lora_up.weight",
+                                       ".lora.down.weight",
+                                       ".lora.up.weight",
+                                       ".hada_w1_a",
+                                       ".hada_w1_b",
+                                       ".hada_w2_a",
+                                       ".hada_w2_b",
+                                       ".lokr_w1",
+                                       ".lokr_w2",
+                                       ".lokr_w1_a",
+                                       ".lokr_w1_b",
+                                       ".lokr_w2_a",
+                                       ".lokr_w2_b",
+                                       ".ia3_l",
+                                       ".vera_lambda_b",
+                                       ".vera_lambda_d",
+                                       ".oft_R.weight",
+                                       NULL};
+    const size_t n = strlen(name);
+    bool is = false;
+
+    for (size_t i = 0; !is && ends[i]; i++) {
+        const size_t m = strlen(ends[i]);
+
+        is = n > m && strcmp(name + n - m, ends[i]) == 0;
+    }
+    return is;
+}
+
 /* Refuse an adapter: the mean of A times the mean of B is not the mean of the updates. */
 static int mg_model_only(const ckpt_map *map, ckpt_err *err)
 {
@@ -55,6 +94,15 @@ static int mg_model_only(const ckpt_map *map, ckpt_err *err)
                              "weights of models: give folders of LoRA adapters only, or merge each "
                              "adapter into its base (ckpt convert --adapter)",
                              map->path, text);
+    }
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        if (mg_is_factor(map->tensors.at[i]->name))
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "%s: %.200s is a factor of an adapter, and factors are not merged "
+                             "like the weights of models: merge each adapter into its base (ckpt "
+                             "convert --adapter), or combine PEFT folders "
+                             "(adapter_model.safetensors beside adapter_config.json)",
+                             map->path, map->tensors.at[i]->name);
     }
     return CKPT_OK;
 }

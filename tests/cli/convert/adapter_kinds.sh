@@ -69,7 +69,7 @@ def make():
         folder(name, dict({'peft_type': 'TRAINABLE_TOKENS', 'token_indices': indices}, **more), {'base_model.model.%s.trainable_tokens_delta' % module: rows},
                {'a.weight': sum(w, [])})
     tokens('tokens', [3, 1])
-    tokens('tokens_lora', [3, 1], 2, 'a.token_adapter', peft_type='LORA', r=2, lora_alpha=2, token_indices=None, trainable_token_indices={'a': [3, 1], 'b': [0]})
+    tokens('tokens_lora', [3, 1], 2, 'a.token_adapter', peft_type='LORA', r=2, lora_alpha=2, token_indices=None, trainable_token_indices={'a': [3, 1]})
     # what must be refused
     tokens('tokens_after', [3, OUT])
     tokens('tokens_below', [3, -1])

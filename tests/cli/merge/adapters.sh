@@ -47,6 +47,11 @@ ckpt verify cat --made-from one:2 --made-from second:-1 --made-from third:0.5 --
 echo "-- linear: both factors"
 ckpt merge -q -o linear --method linear one:2 third:-0.5 && ckpt cat linear base_model.model.h.0.q.lora_A.weight && ckpt cat one base_model.model.h.0.q.lora_A.weight
 grep -E '"(r|lora_alpha)"' linear/adapter_config.json
+echo "-- the widest dtype holds the values of both"
+ckpt convert -q one one_bf16 --to hf --dtype bf16 && ckpt convert -q second second_bf16 --to hf --dtype bf16
+ckpt merge -q -o mixed --method cat one_bf16 second && ckpt ls mixed | grep lora
+ckpt merge -q -o narrow --method cat one_bf16 second_bf16 && ckpt ls narrow | grep lora
+ckpt convert -q base sum --to hf --adapter one_bf16 --adapter second && ckpt convert -q base mixed_sum --to hf --adapter mixed && ckpt diff sum mixed_sum --tol 1e-6
 echo "-- refused"
 try() { ckpt merge -q -o out "$@"; echo "status $?"; }
 try one second
@@ -60,4 +65,10 @@ try --method cat --no-normalize one second
 try --method cat --base base one second
 try --method cat --to safetensors one second
 try --method cat --strict one other
+mkdir renamed && cp one/adapter_model.safetensors renamed/first.safetensors && cp third/adapter_model.safetensors renamed/next.safetensors
+try renamed/first.safetensors renamed/next.safetensors
+try --method task_arithmetic --base base renamed/first.safetensors
+echo '{"model_type": "llama"}' >one/config.json
+try --method ties one third
+ckpt merge -q -o beside --method cat one third; echo "status $?"
 [ ! -e out ] || echo "out was written"
