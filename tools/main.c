@@ -37,6 +37,7 @@ static const cli_verb *const commands[] = {
     &verb_convert,
     &verb_mount,
     &verb_merge,
+    &verb_extract,
     &verb_reshard,
     &verb_verify,
     &verb_diff,

@@ -334,6 +334,52 @@ CKPT_API int ckpt_map_adapter_keys(ckpt_map *map, const char *config, ckpt_err *
  */
 CKPT_API int ckpt_map_adapter_config(ckpt_map *map, ckpt_err *err);
 
+/* The largest rank of ckpt_map_extract_lora. */
+#define CKPT_EXTRACT_MAX_RANK 65536
+
+/* What happens to tensors that differ and that LoRA does not change: norms, embeddings, biases. */
+typedef enum ckpt_extract_rest {
+    CKPT_EXTRACT_REFUSE, /* fail, and name them */
+    CKPT_EXTRACT_SAVE,   /* write their modules whole (modules_to_save) */
+    CKPT_EXTRACT_DROP    /* leave them out, and note their names */
+} ckpt_extract_rest;
+
+/* A matrix whose difference has been approximated. */
+typedef struct ckpt_extracted {
+    const char *module; /* "model.layers.0.self_attn.q_proj" */
+    size_t index, total;
+    uint64_t rows, cols;
+    double norm; /* Frobenius norm of the difference */
+    double rest; /* of what the factors, as they are written, leave of it */
+} ckpt_extracted;
+
+/* A non-zero return ends the extraction (CKPT_ECANCELED). */
+typedef int (*ckpt_extracted_fn)(void *ctx, const ckpt_extracted *matrix);
+
+typedef struct ckpt_extract {
+    size_t size;      /* sizeof this struct, or 0: see ckpt.h */
+    uint32_t rank;    /* at least 1 */
+    ckpt_dtype dtype; /* of the factors: F32 (also NONE), F16 or BF16 */
+    ckpt_extract_rest rest;
+    unsigned jobs;         /* threads; 0: one per processor, at most 8 */
+    const char *base_name; /* base_model_name_or_path; NULL: the base's path */
+    ckpt_extracted_fn fn;  /* called after each matrix; or NULL */
+    void *ctx;
+} ckpt_extract;
+
+/*
+ * Make a LoRA adapter from a model and the base that it was trained from, in place: of each linear
+ * layer whose matrix differs, the best approximation of the difference by a matrix of the rank
+ * (singular value decomposition, in F64); "hf" and "hf-bin" targets write its folder.
+ *
+ * base     has the same tensors; quantized weights become floats
+ * Errors   CKPT_EUSAGE: the options; CKPT_EMISSING, CKPT_EMISMATCH: the models do not belong
+ *          together, or are equal; CKPT_EUNSUPPORTED: other tensors differ (see rest);
+ *          CKPT_EDOUBT: a difference is not finite; those of ckpt_reader_read
+ */
+CKPT_API int ckpt_map_extract_lora(ckpt_map *tuned, ckpt_map *base, const ckpt_extract *extract,
+                                   ckpt_err *err);
+
 /* ---- merging models ---- */
 
 typedef struct ckpt_merge_model {

@@ -271,6 +271,23 @@ inline void merge_adapter(map &m, std::string_view path, double weight = 1, bool
     m.done(ckpt_map_merge_adapter(m.get(), &c, &err), err);
 }
 
+/*
+ * Make a LoRA adapter of a model and its base, which must have the same tensors; base is only read.
+ */
+inline void extract_lora(map &tuned, map &base, std::uint32_t rank,
+                         ckpt_extract_rest rest = CKPT_EXTRACT_REFUSE,
+                         ckpt_dtype dtype = CKPT_DTYPE_NONE)
+{
+    ckpt_extract c = ckpt_extract();
+    ckpt_err err = ckpt_err();
+
+    c.size = sizeof c;
+    c.rank = rank;
+    c.rest = rest;
+    c.dtype = dtype;
+    tuned.done(ckpt_map_extract_lora(tuned.get(), base.get(), &c, &err), err);
+}
+
 /* config  path of the run's adapter_config.json;  name  needed if the run has several adapters */
 inline void keep_adapter(map &m, std::string_view config, std::string_view name = {})
 {

@@ -9,6 +9,7 @@ F32 within 1e-6 of the tensor's largest value, BF16 within one step.  An adapter
 no key left over, and gives the same logits.  So are adapters of prompts and prefixes, which ckpt does not merge, in both of
 PEFT's files.
 """
+import json
 import os
 import shutil
 import sys
@@ -84,6 +85,16 @@ COMBINED = {
                                               dict(r=3, lora_alpha=3, target_modules=['q_proj', 'v_proj'])]),
     'linear of three': ('linear', 'llama', [1, 0.25, 3], [dict(r=3, lora_alpha=8, target_modules=['q_proj'])] * 3),
     'one': ('linear', 'llama', [0.5], [dict(r=3, lora_alpha=8, target_modules=['q_proj'])]),
+}
+
+# adapters made from two models: model, what the second adds, rank, options, and the largest error beside torch's truncated result
+EXTRACTED = {
+    'an update of rank 4': ('llama', 'low', 4, [], 1e-6),
+    'all matrices': ('llama', 'matrices', 6, [], 1e-5),
+    'Conv1D with biases': ('gpt2', 'biases', 5, ['--save-rest'], 1e-5),
+    'all tensors': ('llama', 'all', 3, ['--save-rest'], 1e-5),
+    'a tied model': ('tied', 'matrices', 3, [], 1e-5),
+    'in 16 bits': ('llama', 'matrices', 8, ['--dtype', 'bf16'], 1e-2),
 }
 
 # adapters that no weight can hold: class of the configuration, its values
@@ -240,6 +251,53 @@ def combined(args, kind, dtype, out):
     return found + differences(merged, want)
 
 
+def add(made, what):
+    """Change the model as a training would."""
+    import torch
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for name, p in made.named_parameters():
+            table = p.ndim < 2 or any(x in name for x in ('embed', 'wte', 'wpe'))
+            if what == 'low' and ('q_proj' in name or 'up_proj' in name):
+                p.add_(torch.randn(p.shape[0], 4) @ torch.randn(4, p.shape[1]) * 0.05)
+            elif what == 'all' or (what == 'matrices' and not table) or (what == 'biases' and (p.ndim < 2 or not table)):
+                p.add_(torch.randn_like(p) * 0.1)
+    return made
+
+
+def extracted(args, kind, out):
+    """The adapter made from two models: PEFT adds the best approximation of the difference, torch's truncated SVD."""
+    import torch
+    from peft import PeftModel
+    from safetensors.torch import load_file
+    of, what, rank, options, most = EXTRACTED[kind]
+    folder = {x: os.path.join(out, x) for x in ('base', 'tuned', 'adapter', 'merged')}
+    for path in folder.values():
+        shutil.rmtree(path, ignore_errors=True)
+    base, tuned = model(of, torch.float32), add(model(of, torch.float32), what)
+    base.save_pretrained(folder['base'])
+    tuned.save_pretrained(folder['tuned'])
+    report = json.loads(checks.ckpt(args, 'extract-lora', '--json', folder['base'], folder['tuned'], folder['adapter'], '--rank', str(rank), *options))
+    errors = {x['module']: x['relative_error'] for x in report['matrices']}
+    got = PeftModel.from_pretrained(model(of, torch.float32), folder['adapter']).merge_and_unload().state_dict()
+    checks.ckpt(args, 'convert', '-q', folder['base'], folder['merged'], '--to', 'hf', '--adapter', folder['adapter'])
+    ours = load_file(os.path.join(folder['merged'], 'model.safetensors'))
+    before, after, found = base.state_dict(), tuned.state_dict(), differences(ours, got)
+    for name, value in after.items():
+        want = (value - before[name]).double()
+        module = name[:-len('.weight')]
+        if module in errors:
+            u, s, v = torch.linalg.svd(want, full_matrices=False)
+            left = (s[rank:].norm() / s.norm()).item()
+            want = (u[:, :rank] * s[:rank]) @ v[:rank]
+            if abs(errors[module] - left) > most:
+                found.append('%s: error %g, not %g' % (module, errors[module], left))
+        off = ((got[name] - before[name]).double() - want).norm() / max(want.norm().item(), 1e-2)
+        if off > most:
+            found.append('%s: %g from the best approximation' % (name, off))
+    return found + ([] if errors else ['nothing was extracted'])
+
+
 def one(args, kind, dtype, out, autocast=True):
     import torch
     from peft import PeftModel
@@ -327,6 +385,9 @@ def main():
             for dtype in torch.float16, torch.bfloat16:
                 if not args.only or kind in args.only:
                     tally.call('%s, %s throughout' % (kind, dtype), one, args, kind, dtype, out, False)
+        for kind in EXTRACTED:
+            if not args.only or kind in args.only:
+                tally.call('extracted: %s' % kind, extracted, args, kind, out)
         for kind in PROMPTS:
             for binary in False, True:
                 if not args.only or kind in args.only:

@@ -8,7 +8,7 @@ static int help_list(const cli_verb *const *commands)
     out_printf("Usage: ckpt COMMAND [options] ...\n\n"
                "Open, convert, compare and verify checkpoints of large models.\n\nCommands:\n");
     for (; !(*commands)->compat; commands++)
-        out_printf("  %-12s%s\n", (*commands)->name, (*commands)->summary);
+        out_printf("  %-14s%s\n", (*commands)->name, (*commands)->summary);
     out_printf("\nAlso, as programs or commands: zero_to_fp32, zero_to_torch, ds_to_universal;\n"
                "and the program that trains: zerotrain.\n"
                "'ckpt help COMMAND' or 'ckpt COMMAND --help' shows the options of one.\n\n"

@@ -10,12 +10,17 @@
 
 #include "ckpt.h"
 
+struct json_out;
+
 typedef struct convert_job {
     const ckpt_map *from;
     ckpt_target target;
     ckpt_run_opts run;
     bool quiet;
     const char *doing; /* the verb of the progress line; NULL: "converting" */
+    /* adds members to the report in JSON; or NULL */
+    void (*more)(struct json_out *j, const void *ctx);
+    const void *more_ctx;
 
     ckpt_map *to;  /* after job_prepare */
     bool replaces; /* the output existed: after manifest_check_place */

@@ -438,6 +438,8 @@ static void outcome_json(const convert_job *job)
     plan_files_json(&j, job->to);
     plan_changes_json(&j, job);
     plan_tensors_json(&j, job->to);
+    if (job->more)
+        job->more(&j, job->more_ctx);
     json_report(&j, "report", &job->report);
     json_open(&j, "findings", '[');
     json_findings_of(&j, job->from);

@@ -6,7 +6,8 @@
 #include "tools/cli/args.h"
 
 extern const cli_verb verb_ls, verb_info, verb_tree, verb_cat;
-extern const cli_verb verb_convert, verb_merge, verb_reshard, verb_verify, verb_diff, verb_formats;
+extern const cli_verb verb_convert, verb_merge, verb_extract, verb_reshard, verb_verify, verb_diff,
+    verb_formats;
 extern const cli_verb verb_maps, verb_mount, verb_sign, verb_manifest;
 extern const cli_verb verb_doctor, verb_clean, verb_mem, verb_report;
 extern const cli_verb verb_help, verb_completion, verb_version;

@@ -138,6 +138,7 @@ static void failures_of_the_rest(void **state)
     FAILS(ckpt_map_adapter_config(NULL, &err));
     FAILS(ckpt_merge_open(&map, NULL, &err));
     FAILS(ckpt_adapters_open(&map, NULL, &err));
+    FAILS(ckpt_map_extract_lora(NULL, NULL, NULL, &err));
     FAILS(ckpt_merge_paths(NULL, NULL, NULL, &err));
     FAILS(ckpt_team_join(NULL, 0, &err));
     FAILS(ckpt_team_hostfile(NULL, &err));
