@@ -23,8 +23,8 @@
 
 static const char rbs_unknown[] =
     "its optimizer names parameters by number, config.json shows no known order of them, and the "
-    "files of the weights may be sorted by name; list the names in the optimizer's order (ckpt "
-    "reshard --order FILE; order_text in the library)";
+    "files of the weights may be sorted by name; list the names in the optimizer's order "
+    "(--order FILE; order_text in the library)";
 
 static const char rbs_star_text[] =
     "its optimizer names parameters by number, and '*' in the given list stands for the order of "

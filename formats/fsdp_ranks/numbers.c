@@ -27,7 +27,7 @@ typedef struct rnm_bare {
 
 /* The advice in messages about an unknown order. */
 #define RNM_HELP                                                                                   \
-    "; give their names in the optimizer's order (ckpt reshard --order FILE; order_text in "       \
+    "; give their names in the optimizer's order (--order FILE; order_text in "                    \
     "the library)"
 
 typedef struct rnm_finder {

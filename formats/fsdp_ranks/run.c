@@ -714,7 +714,7 @@ static int rru_state(ckpt_ranks_run *r)
                    ? ckpt_map_note(r->map, CKPT_INFO, r->err,
                                    "%s: the optimizer names its parameters by number and keeps no "
                                    "state whose shapes tell them apart: assuming the model's order "
-                                   "(ckpt reshard --order FILE sets another one)",
+                                   "(--order FILE sets another one)",
                                    r->path)
                    : rc;
     }

@@ -357,6 +357,11 @@ static int convert_check_weights(const prepare_args *a, ckpt_err *err)
     if (a->write.cli.open.with_optimizer || a->write.cli.open.weights_only)
         return fail(err, CKPT_EUSAGE, "--weights and --%s exclude each other",
                     a->write.cli.open.with_optimizer ? "with-optimizer" : "weights-only");
+    if (a->write.order && strcmp(a->weights, "schedule-free") != 0)
+        return fail(err, CKPT_EUSAGE,
+                    "--order names the parameters of an optimizer, which --weights %.100s does not "
+                    "read",
+                    a->weights);
     return CKPT_OK;
 }
 
@@ -429,10 +434,14 @@ static int convert_open(ckpt_map **map, write_args *a, const char *weights, ckpt
     // only reading the file as a run distinguishes optimizer tensors from the model's
     a->cli.open.training =
         a->cli.open.with_optimizer && (!weights || strcmp(weights, "schedule-free") == 0);
-    if (training_format(a->target.format))
+    if (training_format(a->target.format)) {
         rc = training_open(map, a, err);
-    else
-        rc = convert_open_slices(map, a, args_open(map, &a->cli, err));
+    } else {
+        rc = weights ? training_order(a, err) : CKPT_OK;
+        a->target.order_text = NULL; // the order is that of the source alone
+        if (rc == CKPT_OK)
+            rc = convert_open_slices(map, a, args_open(map, &a->cli, err));
+    }
     // the state was read for its averages alone
     if (weights)
         a->cli.open.with_optimizer = false;

@@ -41,6 +41,9 @@ int effects_of_target(const write_args *a, ckpt_err *err)
 
         if (!given || (caps & option[k].needs))
             continue;
+        // the state that schedule-free weights are computed from may need the order, too
+        if (option[k].at == AT(order) && cli_has(&a->cli.line, "weights"))
+            continue;
         return fail(err, CKPT_EUSAGE, "--%s does not apply to format %s, only to %s", given,
                     a->target.format, cli_formats(list, option[k].needs));
     }

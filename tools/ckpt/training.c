@@ -74,6 +74,18 @@ static int training_moments(ckpt_map *map, const write_args *a, ckpt_err *err)
     return rc;
 }
 
+int training_order(write_args *a, ckpt_err *err)
+{
+    int rc = CKPT_OK;
+
+    if (a->order && strcmp(a->order, "stored") != 0)
+        rc = text_read(&a->order_text, a->order, "the order", err);
+    // a single pattern stands for all names in the file's order
+    a->target.order_text = a->order_text ? a->order_text : a->order ? "*" : NULL;
+    a->cli.open.order_text = a->target.order_text;
+    return rc;
+}
+
 int training_open(ckpt_map **map, write_args *a, ckpt_err *err)
 {
     int rc = training_check(a, err);
@@ -82,11 +94,8 @@ int training_open(ckpt_map **map, write_args *a, ckpt_err *err)
     a->cli.open.with_optimizer = true;
     a->cli.open.whole_checkpoint = true;
     a->cli.open.training = true;
-    if (rc == CKPT_OK && a->order && strcmp(a->order, "stored") != 0)
-        rc = text_read(&a->order_text, a->order, "the order", err);
-    // a single pattern stands for all names in the file's order
-    a->target.order_text = a->order_text ? a->order_text : a->order ? "*" : NULL;
-    a->cli.open.order_text = a->target.order_text;
+    if (rc == CKPT_OK)
+        rc = training_order(a, err);
     if (rc == CKPT_OK)
         rc = args_open(map, &a->cli, err);
     if (rc == CKPT_OK)

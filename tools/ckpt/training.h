@@ -15,6 +15,9 @@ bool training_format(const char *format);
 /* Refuse options that contradict each other, or that targets with training state do not support. */
 int training_check(const write_args *a, ckpt_err *err);
 
+/* Read the order of --order, whose text lives until training_free. */
+int training_order(write_args *a, ckpt_err *err);
+
 /*
  * Open the source with its optimizer state.  A source without one gets the state of a run at its
  * start.  a->target must be complete except for the order, whose text lives until training_free.

@@ -55,3 +55,7 @@ for f in partly two reshaped; do
 done
 try two.pt x.safetensors --weights swa
 ckpt ls x.safetensors
+# an optimizer that numbers its parameters needs their order
+try trains.pt x.safetensors --weights ema --order stored
+printf 'w\n' >order
+try trains.pt x.safetensors --weights schedule-free --order order
