@@ -132,6 +132,7 @@ static int mgc_common(ckpt_meg_job *job)
 {
     const char *path = ckpt_arena_printf(job->map->arena, "%s/" CKPT_MEG_COMMON, job->list->folder);
     ckpt_map *common = NULL;
+    ckpt_value *empty;
     int rc = path ? CKPT_OK : ckpt_fail_memory(job->err);
 
     // the weights are whole without it, but no program can resume the run
@@ -142,9 +143,13 @@ static int mgc_common(ckpt_meg_job *job)
                                 "the run, which cannot be resumed without it; copy it (ckpt "
                                 "convert takes the weights)",
                                 path);
-    if (rc == CKPT_OK && !ckpt_listing_find(job->list, CKPT_MEG_COMMON))
-        return ckpt_map_note(job->map, CKPT_WARNING, job->err,
-                             "%s is missing: ckpt knows only the tensors of the run", path);
+    if (rc == CKPT_OK && !ckpt_listing_find(job->list, CKPT_MEG_COMMON)) {
+        job->root = empty = ckpt_value_new(job->map->arena, CKPT_V_DICT);
+        rc = empty ? ckpt_map_note(job->map, CKPT_WARNING, job->err,
+                                   "%s is missing: ckpt knows only the tensors of the run", path)
+                   : ckpt_fail_memory(job->err);
+        return rc == CKPT_OK ? ckpt_meg_trainer(job, empty) : rc;
+    }
     if (rc == CKPT_OK)
         rc = job->list->read(&common, path, NULL, job->err);
     if (rc != CKPT_OK)

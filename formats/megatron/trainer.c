@@ -14,6 +14,7 @@
  */
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/megatron/megatron.h"
@@ -87,18 +88,57 @@ static void mgt_copy(mgt_reader *r, const ckpt_value *section)
     }
 }
 
-/* True if the activation is SiLU: its name, or {"_target_": "torch.nn.functional.silu"}. */
-static bool mgt_is_silu(const mgt_reader *r)
+/*
+ * The activation by the name of its function, from "silu" or {"_target_":
+ * "torch.nn.functional.silu"}; "": unknown.
+ */
+static const char *mgt_activation(const mgt_reader *r)
 {
     const ckpt_value *f = mgt_get(r, "activation_func"), *target = ckpt_value_get(f, "_target_");
     const char *name, *dot;
 
     f = target ? target : f;
     if (!f || f->kind != CKPT_V_STR)
-        return false;
+        return "";
     name = f->as.text.at;
     dot = strrchr(name, '.');
-    return strcmp(dot ? dot + 1 : name, "silu") == 0;
+    name = dot ? dot + 1 : name;
+    return strcmp(name, "gelu_pytorch_tanh") == 0 ? "fast_gelu" : name; // the same function
+}
+
+/*
+ * Add the arguments that follow from the activation: Megatron-LM has a flag for each gated one,
+ * where the trainers have its function.
+ */
+static void mgt_activations(mgt_reader *r)
+{
+    const char *name = mgt_activation(r);
+    const bool gated = mgt_true(mgt_get(r, "gated_linear_unit"));
+
+    if (*name)
+        mgt_set(r, "activation_func", ckpt_value_cstr(r->job->map->arena, name));
+    mgt_set_bool(r, "swiglu", gated && strcmp(name, "silu") == 0);
+    if (gated && strcmp(name, "quick_gelu") == 0)
+        mgt_set_bool(r, "quick_geglu", true);
+}
+
+/*
+ * Add query_pre_attn_scalar, which Gemma 3's modules state as softmax_scale = 1 / sqrt(scalar): an
+ * integer if it is one but for rounding.
+ */
+static void mgt_scalar(mgt_reader *r)
+{
+    const double scale = mgt_number(mgt_get(r, "softmax_scale"), 0);
+    const double scalar = scale > 0 ? 1 / (scale * scale) : 0;
+    ckpt_arena *arena = r->job->map->arena;
+
+    if (!(scalar > 0 && scalar < 1e9))
+        return;
+    const double off = scalar - (double)(int64_t)(scalar + 0.5);
+    const bool whole = off < 1e-9 * scalar && off > -1e-9 * scalar;
+    mgt_set(r, "query_pre_attn_scalar",
+            whole ? ckpt_value_int(arena, (int64_t)(scalar + 0.5))
+                  : ckpt_value_float(arena, scalar));
 }
 
 /* Add the arguments that Megatron-LM calls otherwise. */
@@ -120,12 +160,13 @@ static void mgt_translate(mgt_reader *r)
         mgt_set(r, "rope_scaling_factor", mgt_get(r, "scale_factor"));
         mgt_set_bool(r, "use_rope_scaling", true);
     }
+    mgt_activations(r);
     mgt_copy(r, r->model);
     mgt_copy(r, ckpt_value_get(r->model, "transformer"));
+    mgt_scalar(r);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         mgt_set(r, names[i][1], mgt_get(r, names[i][0]));
     mgt_set_bool(r, "group_query_attention", mgt_get(r, "num_query_groups") != NULL);
-    mgt_set_bool(r, "swiglu", mgt_true(mgt_get(r, "gated_linear_unit")) && mgt_is_silu(r));
     if (tied)
         mgt_set_bool(r, "untie_embeddings_and_output_weights", !mgt_true(tied));
 }
@@ -149,54 +190,67 @@ static ckpt_value *mgt_namespace(const mgt_reader *r)
     return v;
 }
 
-/* Name settings that change the model's results, and that no layout map carries. */
+/*
+ * Warn of a setting that changes the model's results.
+ *
+ * shown     its value
+ * argument  a layout map that looks this one up withdraws the warning
+ */
+static int mgt_warn(const mgt_reader *r, const char *name, const char *shown, const char *argument)
+{
+    ckpt_map *map = r->job->map;
+    int rc = ckpt_map_note(map, CKPT_WARNING, r->job->err,
+                           "%s: %s is %s, which only some layout maps carry: compare the "
+                           "config.json that is written",
+                           r->path, name, shown);
+
+    if (rc == CKPT_OK)
+        map->findings.at[map->findings.n - 1].argument = argument;
+    return rc;
+}
+
+/* Name settings that change the model's results, and that only some layout maps carry. */
 static int mgt_unusual(const mgt_reader *r)
 {
     static const struct mgt_plain {
         const char *name;
-        double plain; /* the number (or flag) that changes nothing */
+        double plain;         /* the number (or flag) that changes nothing */
+        const char *argument; /* the argument made of it, if it has another name */
     } setting[] = {
-        {"rotary_percent", 1},
-        {"softmax_scale", -1},
-        {"qk_l2_norm", 0},
-        {"attention_output_gate", 0},
-        {"glu_linear_offset", 0},
-        {"activation_func_clamp_value", -1},
-        {"low_freq_factor", 1},
-        {"high_freq_factor", 4},
-        {"old_context_len", 8192},
-        {"seq_len_interpolation_factor", 1},
-        {"moe_router_num_groups", -1},
+        {"rotary_percent", 1, NULL},
+        {"softmax_scale", -1, "query_pre_attn_scalar"},
+        {"qk_l2_norm", 0, NULL},
+        {"attention_output_gate", 0, NULL},
+        {"glu_linear_offset", 0, NULL},
+        {"activation_func_clamp_value", -1, NULL},
+        {"low_freq_factor", 1, NULL},
+        {"high_freq_factor", 4, NULL},
+        {"old_context_len", 8192, NULL},
+        {"seq_len_interpolation_factor", 1, NULL},
+        {"moe_router_num_groups", -1, NULL},
+        {"moe_router_topk_scaling_factor", -1, NULL},
+        {"attn_logit_softcapping", 0, NULL},
+        {"final_logit_softcapping", 0, NULL},
     };
     static const char *const present[] = {"window_size", "window_attn_skip_freq", "no_rope_freq",
-                                          "moe_router_topk_scaling_factor"};
-    ckpt_map *map = r->job->map;
-    const ckpt_value *positions = mgt_get(r, "position_embedding_type");
+                                          "interleaved_attn_pattern"};
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < sizeof setting / sizeof *setting; i++) {
         const ckpt_value *v = mgt_get(r, setting[i].name);
         double n = v && v->kind == CKPT_V_BOOL ? (double)v->as.i : mgt_number(v, setting[i].plain);
+        char shown[32];
+        (void)snprintf(shown, sizeof shown, "%g", n);
         if (n < setting[i].plain || n > setting[i].plain)
-            rc = ckpt_map_note(
-                map, CKPT_WARNING, r->job->err,
-                "%s: %s is %g, which only some layout maps carry: compare the config.json "
-                "that is written",
-                r->path, setting[i].name, n);
+            rc = mgt_warn(r, setting[i].name, shown,
+                          setting[i].argument ? setting[i].argument : setting[i].name);
     }
     for (size_t i = 0; rc == CKPT_OK && i < sizeof present / sizeof *present; i++) {
         if (mgt_get(r, present[i]))
-            rc = ckpt_map_note(
-                map, CKPT_WARNING, r->job->err,
-                "%s: has %s, which only some layout maps carry: compare the config.json "
-                "that is written",
-                r->path, present[i]);
+            rc = mgt_warn(r, present[i], "set", present[i]);
     }
-    if (rc == CKPT_OK && ckpt_value_is(positions, "yarn"))
-        rc = ckpt_map_note(map, CKPT_WARNING, r->job->err,
-                           "%s: position_embedding_type is yarn, which no layout map carries: set "
-                           "rope_scaling in the config.json that is written",
-                           r->path);
+    if (rc == CKPT_OK && ckpt_value_is(mgt_get(r, "position_embedding_type"), "yarn"))
+        rc = mgt_warn(r, "position_embedding_type", "yarn", "yarn_rotary_scaling_factor");
     return rc;
 }
 

@@ -163,6 +163,10 @@ typedef struct ckpt_finding {
     ckpt_severity severity;
     int code; /* CKPT_E* for errors, CKPT_OK otherwise */
     const char *text;
+    /*
+     * a static name: a layout map that looks up "args.<argument>" withdraws the finding; or NULL
+     */
+    const char *argument;
 } ckpt_finding;
 
 /* A fact about the checkpoint, for `info`: "stage" = 3, "world size" = 4. */

@@ -137,8 +137,10 @@ int ckpt_map_merge_notes(ckpt_map *into, const ckpt_map *from, ckpt_err *err)
     for (size_t i = 0; rc == CKPT_OK && i < from->findings.n; i++) {
         const ckpt_finding *f = &from->findings.at[i];
         rc = ckpt_map_note(into, f->severity, err, "%s", f->text);
-        if (rc == CKPT_OK)
+        if (rc == CKPT_OK) {
             into->findings.at[into->findings.n - 1].code = f->code;
+            into->findings.at[into->findings.n - 1].argument = f->argument;
+        }
     }
     return rc == CKPT_OK ? merge_metadata(into, from, err) : rc;
 }

@@ -129,6 +129,24 @@ static bool rcfg_own(const ckpt_map_config *c, const ckpt_rm_facts *f)
            ckpt_value_equal(known, ckpt_rm_in(f->how->model, "model_type"), 2);
 }
 
+/* Withdraw the warnings about arguments that the layout map carries. */
+static void rcfg_withdraw(ckpt_map *map, const ckpt_remap *r)
+{
+    static const char args[] = "args.";
+    size_t kept = 0;
+
+    for (size_t i = 0; i < map->findings.n; i++) {
+        const ckpt_finding *f = &map->findings.at[i];
+        bool asked = false;
+        for (size_t k = 0; f->argument && k < r->asked.n && !asked; k++)
+            asked = strncmp(r->asked.at[k], args, sizeof args - 1) == 0 &&
+                    strcmp(r->asked.at[k] + sizeof args - 1, f->argument) == 0;
+        if (!asked)
+            map->findings.at[kept++] = *f;
+    }
+    map->findings.n = kept;
+}
+
 int ckpt_rm_config(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err)
 {
     unsigned side = f->how->backwards ? 0 : 1;
@@ -155,6 +173,8 @@ int ckpt_rm_config(ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err)
     } else if (rc == CKPT_OK && side == 0 && !f->beside[0]) {
         rc = ckpt_rm_lost(&c.lost, f, root, err);
     }
+    if (rc == CKPT_OK && side == 0)
+        rcfg_withdraw(map, f->r);
     map->config = rc == CKPT_OK ? c : (ckpt_map_config){0};
     return rc;
 }

@@ -14,6 +14,9 @@ for at in "$B" "$N" "$D"; do
     ckpt reshard -q "$at" zero --to zero --world 3 --force && ckpt reshard -q zero core --to megatron --force &&
         ckpt diff -q --with-optimizer "$at" core && echo and back
 done
+# the configuration needs no common.pt
+mkdir lacks && cp -r "$N"/weights "$N"/context lacks && chmod -R u+w lacks && rm lacks/weights/common.pt
+ckpt convert -q lacks hf4 --to hf && cmp hf2/config.json hf4/config.json && rm -r lacks
 # settings that no layout map carries are named
 cp -r "$B" bridge && chmod -R u+w bridge
 sed -i -e 's/rotary_percent: 1.0/rotary_percent: 0.5/' -e 's/^peft: null/peft: {_target_: LoRA, dim: 8}/' bridge/iter_0000003/run_config.yaml
