@@ -427,9 +427,9 @@ def rank(core, work):
     return 1 if problems else 0
 
 
-def processes(n, *words):
-    """Run this file in n processes; what they have printed, or None if all went well."""
-    command = [sys.executable, '-W', 'ignore', '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', str(n), os.path.abspath(__file__), *words]
+def processes(n, *words, script=__file__):
+    """Run this file, or another, in n processes; what they have printed, or None if all went well."""
+    command = [sys.executable, '-W', 'ignore', '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', str(n), os.path.abspath(script), *words]
     p = subprocess.run(command, capture_output=True, text=True,
                        env={**os.environ, 'OMP_NUM_THREADS': '1', 'GLOO_SOCKET_IFNAME': 'lo', 'CUDA_VISIBLE_DEVICES': '', 'DS_ACCELERATOR': 'cpu'})
     return '%s%s' % (p.stdout[-2000:], p.stderr[-6000:]) if p.returncode else None

@@ -40,6 +40,9 @@ if [ -n "$install" ]; then
     # in a folder of its own: a second one, mcore012, with another version is tried too
     [ -d "$venv/mcore016" ] ||
         "$venv/bin/pip" install -q "${pinned[@]}" --no-deps --target "$venv/mcore016" megatron-core || status=1
+    # its models need a GPU, its import of weights does not
+    [ -d "$venv/mbridge" ] || "$venv/bin/pip" install -q "${pinned[@]}" --no-deps --target "$venv/mbridge" mbridge ||
+        echo "mbridge could not be installed"
     "$venv/bin/python" -c 'import bitsandbytes' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" bitsandbytes || status=1
 fi
 
@@ -115,6 +118,11 @@ if [ -x "$venv/bin/python" ]; then
         echo "-- mcore.py: not this turn"
     elif [ -d "$venv/mcore016" ]; then
         part tests/interop/mcore.py --bin "$bin" "$venv"/mcore0*
+        if [ -d "$venv/mbridge" ]; then
+            part tests/interop/mcore_import.py --bin "$bin" "$venv/mcore016" "$venv/mbridge"
+        else
+            echo "-- mcore_import.py: skipped ($venv/mbridge is absent; run with --install)"
+        fi
     else
         echo "-- mcore.py: skipped ($venv/mcore016 is absent; run with --install)"
     fi
