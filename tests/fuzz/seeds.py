@@ -201,6 +201,22 @@ def megatron():
         yield folder('tests/fixtures/%s/ckpt' % name)
 
 
+def conversions(programs):
+    """A byte for the target, one for options (state 1, drop objects 2, ranks 4, small files 8) and layout maps (16 times 0 to 3), and a folder."""
+    runs = [('mcore_llama_distopt_dp2/ckpt', 1), ('mlegacy_distopt_dp2/ckpt', 0), ('hf_trainer_llama_z3_bf16_w2/ckpt', 17), ('map_mcore_mixtral/hf', 16),
+            ('map_mcore_gpt2/hf', 32), ('map_mcore_deepseek3/hf', 48)]
+    listed = subprocess.run([os.path.join(programs, 'ckpt'), 'formats', '--json'], check=True, capture_output=True).stdout
+    formats = [f['name'] for f in json.loads(listed)['formats'] if f['write']]
+    for name, bits in runs:
+        content = folder('tests/fixtures/' + name)
+        yield bytes([1, bits | 2]) + content
+        yield bytes([1, bits | 14]) + content
+    runs += [('z1_bf16_w2_fp32acc/ckpt', 1), ('dcp_plain_w2/ckpt', 0)]
+    for i in range(len(formats)):
+        name, bits = runs[i % len(runs)]
+        yield bytes([2 * i, bits & 15 | 4]) + folder('tests/fixtures/' + name)
+
+
 def ranks():
     for name in ('rl_verl_fsdp1_w2', 'rl_fsdp1_shardedtensor_w3'):
         out = b''
@@ -254,7 +270,8 @@ def main():
     target, corpus = sys.argv[1:3]
     made = {'fuzz_ds_config': configs, 'fuzz_hjson': configs, 'fuzz_model_config': models, 'fuzz_hostfile': hosts,
             'fuzz_data': data, 'fuzz_uni_rules': rules, 'fuzz_journal': journals, 'fuzz_moves': moves, 'fuzz_adapter': adapters, 'fuzz_xml': listings,
-            'fuzz_dcp': distributed, 'fuzz_megatron': megatron, 'fuzz_fsdp_ranks': ranks, 'fuzz_universal': lambda: universal(sys.argv[3])}
+            'fuzz_dcp': distributed, 'fuzz_megatron': megatron, 'fuzz_fsdp_ranks': ranks, 'fuzz_universal': lambda: universal(sys.argv[3]),
+            'fuzz_convert': lambda: conversions(sys.argv[3])}
     for i, seed in enumerate(made[target]()):
         with open(os.path.join(corpus, 'seed%d' % i), 'wb') as o:
             o.write(seed)
