@@ -124,6 +124,30 @@ CKPT_API bool ckpt_remap_recognizes(const ckpt_remap *r);
  */
 CKPT_API bool ckpt_remap_keeps_slices(const ckpt_remap *r, bool right);
 
+/*
+ * A rule of a layout map, and what it did in the last application (ckpt_map_remap), even if that
+ * failed.
+ */
+typedef struct ckpt_remap_rule {
+    unsigned line;
+    char what;        /* '=', 'd' drop, 't' tie, 'f' fill */
+    const char *left; /* the first pattern of the side; NULL: the rule has none */
+    const char *right;
+    size_t n_left, n_right; /* patterns */
+    bool optional;          /* a model may lack its tensors */
+    bool off;               /* its condition is for other models */
+    uint64_t n_tensors;     /* tensors of the source that it took */
+} ckpt_remap_rule;
+
+/* Get the i-th rule, in the order of the text; false after the last. */
+CKPT_API bool ckpt_remap_rule_at(const ckpt_remap *r, size_t i, ckpt_remap_rule *out);
+
+/*
+ * Receives a tensor that becomes no part of the other layout, and why. line: the `drop` rule that
+ * names it; 0: no rule takes it. A non-zero return ends the application.
+ */
+typedef int (*ckpt_remap_left_fn)(void *ctx, const char *tensor, unsigned line, const char *why);
+
 typedef struct ckpt_remap_opts {
     size_t size;    /* sizeof this struct, or 0: see ckpt.h */
     bool backwards; /* translates from the right layout to the left one */
@@ -142,6 +166,12 @@ typedef struct ckpt_remap_opts {
      * has. It must live as long as the changed map
      */
     ckpt_map *like;
+    /*
+     * called with each tensor that is dropped, and with each that no rule takes, which is left
+     * out; NULL: the latter is an error
+     */
+    ckpt_remap_left_fn left;
+    void *left_ctx;
 } ckpt_remap_opts;
 
 /*

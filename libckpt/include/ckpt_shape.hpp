@@ -120,6 +120,15 @@ class remap
     {
         return ckpt_remap_has_size(get(), detail::text(name).get());
     }
+    /* The rules, with what they did in the last application. */
+    std::vector<ckpt_remap_rule> rules() const
+    {
+        std::vector<ckpt_remap_rule> out;
+        ckpt_remap_rule rule;
+        while (ckpt_remap_rule_at(get(), out.size(), &rule))
+            out.push_back(rule);
+        return out;
+    }
     bool recognizes() const noexcept
     {
         return ckpt_remap_recognizes(get());

@@ -202,7 +202,9 @@ static int sel_how(ckpt_remap_how *how, ckpt_map *map, const ckpt_remap_opts *op
                             .model = model,
                             .text = model ? own.config_text : NULL,
                             .sizes = own.sizes,
-                            .like = own.like};
+                            .like = own.like,
+                            .left = own.left,
+                            .left_ctx = own.left_ctx};
     return rc;
 }
 

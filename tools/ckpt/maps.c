@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* maps.c: implements ckpt maps, which lists the layout maps, or prints the text of one. */
+/* maps.c: implements ckpt maps, which lists the layout maps, prints one, or checks one. */
 #include "tools/cli/maps.h"
 
 #include <string.h>
 
+#include "tools/ckpt/maps_check.h"
 #include "tools/ckpt/report.h"
 #include "tools/ckpt/verbs.h"
+#include "tools/cli/options.h"
+#include "tools/cli/text.h"
 #include <stdio.h>
+#include <stdlib.h>
 
 static void maps_json(const cli_maps *maps)
 {
@@ -64,16 +68,58 @@ static int maps_print(const cli_maps *maps, const char *name, ckpt_err *err)
 typedef struct maps_args {
     cli_args cli; /* first: the parser fills the whole */
     cli_maps maps;
+    /* of `check` */
+    const char *config;
+    char *config_text;
+    cli_list sizes;
+    bool backwards;
 } maps_args;
+
+/* True for `ckpt maps check MAP PATH`. */
+static bool maps_checks(const cli_args *cli)
+{
+    return cli->n_operands > 0 && strcmp(cli->operand[0], "check") == 0;
+}
 
 static int maps_read_all(cli_args *cli, ckpt_err *err)
 {
-    return maps_read(&((maps_args *)cli)->maps, cli->n_operands ? cli->operand[0] : NULL, err);
+    maps_args *a = (maps_args *)cli;
+    const int at = maps_checks(cli) ? 1 : 0;
+
+    if (maps_checks(cli) ? cli->n_operands != 3 : cli->n_operands > 1)
+        return fail(err, CKPT_EUSAGE,
+                    "expected `ckpt maps [NAME|FILE]` or `ckpt maps check MAP "
+                    "PATH`");
+    if (at == 0 && (a->config || a->sizes.n > 0 || a->backwards))
+        return fail(err, CKPT_EUSAGE,
+                    "--config, --size and --backwards are options of `ckpt maps "
+                    "check MAP PATH`");
+    int rc = maps_read(&a->maps, cli->n_operands > at ? cli->operand[at] : NULL, err);
+    return rc == CKPT_OK && a->config
+               ? text_read(&a->config_text, a->config, "the configuration", err)
+               : rc;
 }
 
 static void maps_release(cli_args *cli)
 {
-    maps_free(&((maps_args *)cli)->maps);
+    maps_args *a = (maps_args *)cli;
+
+    free(a->config_text);
+    maps_free(&a->maps);
+}
+
+static int maps_run_check(const maps_args *a, ckpt_err *err)
+{
+    const maps_check_args check = {.cli = &a->cli,
+                                   .maps = &a->maps,
+                                   .name = a->cli.operand[1],
+                                   .source = a->cli.operand[2],
+                                   .config_text = a->config_text,
+                                   .config_name = a->config,
+                                   .sizes = a->sizes.n > 0 ? a->sizes.at : NULL,
+                                   .backwards = a->backwards};
+
+    return maps_check(&check, err);
 }
 
 static int maps_run(cli_args *cli, ckpt_err *err)
@@ -81,6 +127,8 @@ static int maps_run(cli_args *cli, ckpt_err *err)
     const maps_args *a = (const maps_args *)cli;
     const char *name = cli->n_operands ? cli->operand[0] : NULL;
 
+    if (maps_checks(cli))
+        return maps_run_check(a, err);
     if (name)
         return maps_print(&a->maps, name, err);
     if (cli->json) {
@@ -100,19 +148,26 @@ static int maps_run(cli_args *cli, ckpt_err *err)
 }
 
 static const cli_option maps_options[] = {
-    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print the list as JSON"},
+    {"config", 0, CLI_FILE, offsetof(maps_args, config), "FILE",
+     "check: read config.json here instead of beside the checkpoint"},
+    {"size", 0, CLI_LIST, offsetof(maps_args, sizes), "NAME=VALUE",
+     "check: set a value that the map asks for (repeatable)"},
+    {"backwards", 0, CLI_FLAG, offsetof(maps_args, backwards), NULL,
+     "check: the checkpoint has the layout on the right"},
+    {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print the list, or the report, as JSON"},
+    OPTION_QUIET,
     CLI_END,
 };
 
 const cli_verb verb_maps = {
     .name = "maps",
     .command = "ckpt maps",
-    .operands = "[NAME|FILE]",
-    .summary = "List the layout maps of convert --map, or print the text of one.",
+    .operands = "[NAME|FILE] | check MAP PATH",
+    .summary = "List the layout maps of convert --map, print one, or check one.",
     .options = maps_options,
     .min = 0,
-    .max = 1,
-    .uses = "-",
+    .max = 3,
+    .uses = "--r",
     .run = maps_run,
     .room = sizeof(maps_args),
     .read = maps_read_all,

@@ -25,24 +25,16 @@ typedef struct ap_state {
     const ckpt_rm_capture *hand; /* captures from the current tensor's name */
     /* per tensor of the source: its group in the state; NULL: no state */
     uint32_t *group;
-    ckpt_slots made_group; /* per tensor of the target */
-    uint32_t now;          /* group of the current tensor */
+    ckpt_slots made_group;   /* per tensor of the target */
+    uint32_t now;            /* group of the current tensor */
+    ckpt_remap_left_fn left; /* as in ckpt_remap_opts */
+    void *left_ctx;
     ckpt_err *err;
 } ap_state;
 
 enum { AP_MISFIT = 1 }; /* a rule does not fit the current tensor, which is no failure */
 
 /* ---- names ---- */
-
-/*
- * Length of the prefix before the parameter's name: optimizer state is named "exp_avg/<parameter>".
- */
-static size_t ap_moment(const ckpt_tensor *t)
-{
-    const char *slash = t->role == CKPT_ROLE_STATE ? strchr(t->name, '/') : NULL;
-
-    return slash ? (size_t)(slash - t->name) + 1 : 0;
-}
 
 /* True if a capture is in all terms of the rule; else it numbers the members of its term. */
 static bool ap_is_own(const ckpt_rm_rule *rule, uint32_t name)
@@ -208,6 +200,7 @@ static void ap_take(ap_state *s, const ckpt_tensor *t)
     size_t at = ckpt_map_index(s->map, t->name, strlen(t->name));
 
     assert(at != SIZE_MAX);
+    s->in->rule->n_taken += !s->taken[at];
     s->taken[at] = true;
 }
 
@@ -462,6 +455,14 @@ static int ap_try(ap_state *s, ckpt_rm_rule *rule, const ckpt_rm_capture *c, boo
     return *took ? rc : CKPT_OK;
 }
 
+/* Report a tensor that is dropped, or that no rule takes, to a caller that wants to know all. */
+static int ap_leave(ap_state *s, const ckpt_tensor *t, unsigned line, const char *why)
+{
+    return s->left(s->left_ctx, t->name, line, why) == 0
+               ? CKPT_OK
+               : ckpt_fail(s->err, CKPT_ECANCELED, "canceled");
+}
+
 /* Try rules until one takes a tensor; its name begins after n_moment bytes. */
 static int ap_rules(ap_state *s, size_t at, size_t n_moment, bool *took)
 {
@@ -479,7 +480,10 @@ static int ap_rules(ap_state *s, size_t at, size_t n_moment, bool *took)
         if (rule->does == CKPT_RM_DROP && rule->side == s->in->from &&
             ckpt_rm_match(&rule->term[0].at[0], t->name + n_moment, &c)) {
             s->r->proof.n_dropped += *took = s->taken[at] = rule->met = true;
+            rule->n_taken++;
             rc = s->facts.lora ? ckpt_rm_lora_check(s->in, rule, &rename, s->err) : CKPT_OK;
+            if (rc == CKPT_OK && s->left)
+                rc = ap_leave(s, t, rule->line, rule->because);
         }
         for (size_t k = 0; rule->does == CKPT_RM_EQUAL && !*took && rc == CKPT_OK &&
                            k < rule->term[s->in->from].n;
@@ -495,7 +499,7 @@ static int ap_rules(ap_state *s, size_t at, size_t n_moment, bool *took)
 static int ap_tensor(ap_state *s, size_t at)
 {
     ckpt_tensor *t = s->map->tensors.at[at];
-    size_t n_moment = ap_moment(t);
+    size_t n_moment = ckpt_rm_moment(t);
     bool took = false;
     int rc;
 
@@ -506,10 +510,14 @@ static int ap_tensor(ap_state *s, size_t at)
         rc = ap_rules(s, at, 0, &took);
     if (rc != CKPT_OK || took)
         return rc;
+    if (s->near.code != CKPT_OK && s->left)
+        return ap_leave(s, t, 0, s->near.text);
     if (s->near.code == CKPT_EMISMATCH)
         return ckpt_fail(s->err, CKPT_EMISMATCH, "%s", s->near.text);
     if (s->near.code != CKPT_OK)
         return ckpt_fail(s->err, s->near.code, "%s, which '%.150s' needs", s->near.text, t->name);
+    if (!s->r->others_stay && s->left)
+        return ap_leave(s, t, 0, "no rule names it");
     if (!s->r->others_stay)
         return CKPT_OK; // reported at the end, so that one message lists all of them
     s->taken[at] = true;
@@ -531,7 +539,7 @@ static int ap_left_over(const ap_state *s)
             n += (size_t)snprintf(text + n, sizeof text - n, "%s%.64s", n ? ", " : "",
                                   s->map->tensors.at[i]->name);
     }
-    if (left == 0)
+    if (left == 0 || s->left)
         return CKPT_OK;
     return ckpt_fail(
         s->err, CKPT_EMISMATCH,
@@ -542,57 +550,6 @@ static int ap_left_over(const ap_state *s)
 }
 
 /* ---- before and after ---- */
-
-/* The name without meaningless prefixes; *prefix: the one that replaces the last, or "". */
-static const char *ap_stripped(const ckpt_remap *r, const char *name, const char **prefix)
-{
-    bool more = true;
-
-    *prefix = "";
-    while (more) {
-        more = false;
-        for (size_t i = 0; i < r->strip.n; i++) {
-            const char *one = r->strip.at[i];
-            const bool equal = i + 2 < r->strip.n && strcmp(r->strip.at[i + 1], "=") == 0;
-            i += equal ? 2 : 0;
-            if (strncmp(name, one, strlen(one)) != 0)
-                continue;
-            name += strlen(one);
-            if (equal) {
-                *prefix = r->strip.at[i];
-                return name;
-            }
-            more = true;
-        }
-    }
-    return name;
-}
-
-static int ap_strip(ap_state *s)
-{
-    uint64_t n = 0;
-    int rc = CKPT_OK;
-
-    for (size_t i = 0; rc == CKPT_OK && i < s->map->tensors.n; i++) {
-        ckpt_tensor *t = s->map->tensors.at[i];
-        size_t moment = ap_moment(t);
-        const char *prefix, *bare = ap_stripped(s->r, t->name + moment, &prefix);
-        if (bare == t->name + moment)
-            continue;
-        n++;
-        t->name = ckpt_arena_printf(s->map->arena, "%.*s%s%s", (int)moment, t->name, prefix, bare);
-        if (!t->name)
-            rc = ckpt_fail_memory(s->err);
-    }
-    if (rc == CKPT_OK && n > 0)
-        rc = ckpt_map_reindex(s->map, s->err);
-    if (rc == CKPT_OK && n > 0)
-        rc = ckpt_map_note(s->map, CKPT_INFO, s->err,
-                           "%s: removed the prefixes that the layout map lists from %" PRIu64
-                           " name%s",
-                           s->r->name, n, n == 1 ? "" : "s");
-    return rc;
-}
 
 /* Add a name that may be missing because another tensor has its values. */
 static int ap_tie(ap_state *s, ckpt_rm_rule *rule)
@@ -658,6 +615,7 @@ static void ap_switch(ap_state *s)
         bool known = false;
 
         rule->met = false;
+        rule->n_taken = 0;
         s->r->proof = (ckpt_remap_proof){0};
         rule->off = rule->when &&
                     !ckpt_rm_holds(&s->facts, &s->r->only.at[rule->when - 1], &known) &&
@@ -750,7 +708,7 @@ static int ap_run(ap_state *s)
 int ckpt_remap_apply(ckpt_map *map, ckpt_remap *r, const ckpt_remap_how *how, ckpt_err *err)
 {
     assert(map && r && how);
-    ap_state s = {.map = map, .r = r, .err = err};
+    ap_state s = {.map = map, .r = r, .left = how->left, .left_ctx = how->left_ctx, .err = err};
     size_t n_sizes = CKPT_RM_NAMES + CKPT_MAX_DIM;
     int rc = CKPT_OK;
 
@@ -766,7 +724,7 @@ int ckpt_remap_apply(ckpt_map *map, ckpt_remap *r, const ckpt_remap_how *how, ck
                                    .moment = "",
                                    .size = size};
     if (rc == CKPT_OK)
-        rc = ap_strip(&s);
+        rc = ckpt_rm_strip(map, r, err);
     if (rc == CKPT_OK)
         rc = ckpt_rm_facts_open(&s.facts, r, map, how, err);
     if (rc == CKPT_OK)

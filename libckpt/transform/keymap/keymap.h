@@ -36,7 +36,9 @@ typedef struct ckpt_remap_how {
     const char *text; /* text of `model`, NUL-terminated; or NULL */
     /* "heads=32", NULL-terminated: sizes and values that override all others; or NULL */
     const char *const *sizes;
-    ckpt_map *like; /* a map of the same model, asked last; or NULL */
+    ckpt_map *like;          /* a map of the same model, asked last; or NULL */
+    ckpt_remap_left_fn left; /* as in ckpt_remap_opts */
+    void *left_ctx;
 } ckpt_remap_how;
 
 /* The counts of an application. Except for dropped tensors, each element is used exactly once. */

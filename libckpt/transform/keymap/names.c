@@ -58,6 +58,30 @@ bool ckpt_remap_has_size(const ckpt_remap *r, const char *name)
     return false;
 }
 
+bool ckpt_remap_rule_at(const ckpt_remap *r, size_t i, ckpt_remap_rule *out)
+{
+    static const char what[] = {
+        [CKPT_RM_EQUAL] = '=', [CKPT_RM_DROP] = 'd', [CKPT_RM_TIE] = 't', [CKPT_RM_FILL] = 'f'};
+
+    if (!r || !out || i >= r->rules.n)
+        return false;
+    const ckpt_rm_rule *rule = &r->rules.at[i];
+    const bool both = rule->does == CKPT_RM_EQUAL;
+    const ckpt_rm_terms *left = both || rule->side == 0 ? &rule->term[0] : NULL;
+    const ckpt_rm_terms *right = both ? &rule->term[1] : rule->side == 1 ? &rule->term[0] : NULL;
+
+    *out = (ckpt_remap_rule){.line = rule->line,
+                             .what = what[rule->does],
+                             .left = left && left->n > 0 ? left->at[0].text : NULL,
+                             .right = right && right->n > 0 ? right->at[0].text : NULL,
+                             .n_left = left ? left->n : 0,
+                             .n_right = right ? right->n : 0,
+                             .optional = rule->optional,
+                             .off = rule->off,
+                             .n_tensors = rule->n_taken};
+    return true;
+}
+
 const char *ckpt_remap_name(const ckpt_remap *r)
 {
     return r->name;

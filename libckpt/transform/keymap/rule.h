@@ -116,6 +116,7 @@ typedef struct ckpt_rm_rule {
     ckpt_rm_line with;     /* FILL: the expression of each element */
     uint32_t when;         /* 1 + index of its condition in the text's `only`; 0: none */
     bool met, off;         /* while applying: met: it has matched; off: its condition is false */
+    uint64_t n_taken;      /* tensors of the source that it took, in the last application */
 } ckpt_rm_rule;
 
 CKPT_VEC(ckpt_rm_rules, ckpt_rm_rule);
@@ -166,6 +167,16 @@ ckpt_rm_line *ckpt_rm_size(const ckpt_remap *r, uint32_t name);
  * is exhausted.
  */
 bool ckpt_rm_ask(ckpt_remap *r, const char *name);
+
+/* ---- strip.c ---- */
+
+/*
+ * Length of the prefix before the parameter's name: optimizer state is named "exp_avg/<parameter>".
+ */
+size_t ckpt_rm_moment(const ckpt_tensor *t);
+
+/* Remove meaningless prefixes from all names. Errors: CKPT_EFORMAT, CKPT_ELIMIT */
+int ckpt_rm_strip(ckpt_map *map, const ckpt_remap *r, ckpt_err *err);
 
 /* ---- pattern.c ---- */
 

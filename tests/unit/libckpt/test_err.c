@@ -124,6 +124,7 @@ static void failures_of_the_rest(void **state)
     FAILS(ckpt_map_take_weights(NULL, NULL, &err));
     FAILS(ckpt_map_set_model_folder(NULL, NULL, &err));
     FAILS(ckpt_remap_new(&rules, NULL, NULL, &err));
+    assert_false(ckpt_remap_rule_at(NULL, 0, NULL));
     FAILS(ckpt_remap_matches(NULL, NULL, NULL, &yes, &err));
     FAILS(ckpt_map_remap(NULL, NULL, NULL, &err));
     FAILS(ckpt_map_dequantize(NULL, true, &err));
