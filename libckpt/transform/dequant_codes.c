@@ -17,7 +17,7 @@
  *              F8_E4M3, for 16 columns, divided by X_global_scale, F32. MXFP4: X_scale, exponents,
  *              for 32 columns. The result is BF16
  *    ModelOpt  NVFP4 as X, with X_scale times X_scale_2; the result is F32 (quantization/qtensor,
- *              nvfp4_tensor.py, dequantize)
+ *              nvfp4_tensor.py, dequantize); FP8 is in dequant_scaled.c (fp8_tensor.py)
  */
 #include <inttypes.h>
 #include <math.h>
@@ -451,11 +451,29 @@ int ckpt_dequant_fp4(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
     return dqb_e2m1(w, p, m, p->other[0], &m->divisor);
 }
 
+/* True if the configuration has blocks of E2M1 for these scales. */
+static bool dqb_has_blocks(const ckpt_dequantizing *w, const ckpt_dequant_parts *p)
+{
+    const ckpt_tensor *t = p->weight, *s = p->scale;
+    bool found = false;
+
+    for (uint32_t i = 0; t->ndim == 2 && s->ndim == 2 && s->shape[1] > 0 && i < w->scheme.n_blocks;
+         i++)
+        found = found || t->shape[1] / s->shape[1] == w->scheme.block[i][1] / 2;
+    return found;
+}
+
 int ckpt_dequant_modelopt(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
 {
     dqb_make *m = NULL;
-    int rc = dqb_new(w, p, NULL, &m);
+    int rc;
 
+    if (p->weight->dtype == CKPT_F8_E4M3 && w->scheme.plain)
+        return p->other[0] ? ckpt_dequant_unfit(w, p, p->other[0]) : ckpt_dequant_scaled(w, p);
+    // a row's scale, which FP8 may have, is none of E2M1
+    if (!dqb_has_blocks(w, p))
+        return ckpt_dequant_unfit(w, p, p->scale);
+    rc = dqb_new(w, p, NULL, &m);
     if (rc != CKPT_OK)
         return rc;
     m->code = dqb_codes[DQB_E2M1_POSITIVE];

@@ -12,6 +12,8 @@
  *            convert_gptq_v1_to_v2_format_module)
  *    AWQ     qweight [C, R / 8], packed across, in the order 0 2 4 6 1 3 5 7; qzeros [G, R / 8] the
  *            same; scales [G, R] (AutoAWQ: utils/packing_utils.py, dequantize_gemm)
+ *            Of version "gemv": qweight [R, C / 8], packed across in order; qzeros [R, Z] the same,
+ *            with Z words for G numbers and padding; scales [R, Z * 8] (modules/linear/gemv.py)
  *    compressed-tensors' pack-quantized
  *            weight_packed [R, C * bits / 32], packed across; weight_scale [R, G];
  *            weight_zero_point [R * bits / 32, G], packed down; weight_g_idx [C]; numbers without
@@ -48,6 +50,7 @@ typedef struct dqw_make {
     uint64_t tile;      /* rows of a tile */
     uint64_t n_words;   /* words of a line of a tile, and of its padding */
     bool less_one;      /* zeros are stored as zero - 1 */
+    bool zero_rows;     /* DQW_ROWS: zeros are packed across, [rows, groups * bits / 32] */
     bool may_be_plain;  /* index may have -1 everywhere: groups follow each other */
     ckpt_cast_fn widen; /* of scales to F32 */
     ckpt_dequant_round round;
@@ -138,6 +141,21 @@ static float dqw_zero(const dqw_make *m, const uint32_t *word, uint64_t r)
     return (float)(int)(m->less_one && m->bits == 3 ? (z + 1) & 7 : z);
 }
 
+/* Read zeros that are packed as the rows of numbers are. */
+static int dqw_zero_rows(const dqw_make *m, ckpt_inputs *in, dqw_tile *tile, uint64_t row,
+                         uint32_t *buf, ckpt_err *err)
+{
+    uint64_t width = m->zero->shape[1];
+    int rc = dqw_read(in, m->zero, row * width, tile->rows * width, buf, err);
+
+    for (uint64_t r = 0; rc == CKPT_OK && r < tile->rows; r++) {
+        for (uint64_t g = 0; g < m->groups; g++)
+            tile->zero[r * m->groups + g] =
+                (float)(int)ckpt_dequant_number(buf + r * width, m->bits, g);
+    }
+    return rc;
+}
+
 /* Read the zeros of a tile's rows, or set them to the middle of the range. */
 static int dqw_zeros(const dqw_make *m, ckpt_inputs *in, dqw_tile *tile, uint64_t row,
                      uint32_t *buf, ckpt_err *err)
@@ -146,6 +164,8 @@ static int dqw_zeros(const dqw_make *m, ckpt_inputs *in, dqw_tile *tile, uint64_
     uint32_t *column = m->layout == DQW_ROWS ? buf + n * groups : buf;
     int rc = CKPT_OK;
 
+    if (m->zero_rows)
+        return dqw_zero_rows(m, in, tile, row, buf, err);
     for (uint64_t i = 0; !m->zero && i < tile->rows * groups; i++)
         tile->zero[i] = (float)(1u << (m->bits - 1));
     if (m->zero && m->layout == DQW_ROWS)
@@ -371,7 +391,7 @@ static int dqw_put(ckpt_dequantizing *w, const ckpt_dequant_parts *p, dqw_make *
     if (m->index && (m->index->dtype != CKPT_I32 || m->index->n_elems != m->cols))
         return ckpt_dequant_unfit(w, p, p->other[1]);
     // so many bytes of words, scales and zeros fit memory, because the file has most of them
-    if (m->cols > DQW_MOST || m->groups > m->cols + 1)
+    if (m->cols > DQW_MOST || m->groups > m->cols + 32)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                          "%s: %.200s: its rows of %" PRIu64
                          " numbers are longer than ckpt can turn at once",
@@ -434,6 +454,43 @@ static bool dqw_size(const ckpt_dequantizing *w, dqw_make *m, const ckpt_dequant
            dqw_is(p->scale, p->scale->dtype, m->groups, m->rows);
 }
 
+/* Words of AWQ's gemv for the zeros of a row (calculate_zeros_width); 0: no such size. */
+static uint64_t dqw_padded(uint64_t cols, uint64_t group)
+{
+    uint64_t unit = group >= 128 ? 1 : group == 64 ? 2 : group == 32 ? 4 : 0;
+    uint64_t words = group == 0 || cols % group ? 0 : (cols / group + 7) / 8;
+
+    return unit ? (words + unit - 1) / unit * unit : 0;
+}
+
+/* AWQ's rows of words, and their zeros and scales. */
+static int dqw_gemv(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
+{
+    const ckpt_tensor *words = p->weight, *zero = p->other[0];
+    dqw_make *m = NULL;
+    uint64_t pad;
+    int rc = dqw_new(w, p, &m);
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (p->other[1])
+        return ckpt_dequant_unfit(w, p, p->other[1]);
+    m->layout = DQW_ROWS;
+    m->zero_rows = true;
+    m->bits = 4;
+    m->rows = words->shape[0];
+    if (!ckpt_mul(words->shape[1], 8, &m->cols))
+        return ckpt_dequant_unfit(w, p, words);
+    m->group = w->scheme.group ? w->scheme.group : m->cols;
+    pad = dqw_padded(m->cols, m->group);
+    if (pad == 0 || !dqw_is(zero, CKPT_I32, m->rows, pad))
+        return ckpt_dequant_unfit(w, p, zero);
+    m->groups = pad * 8;
+    if (!dqw_is(p->scale, p->scale->dtype, m->rows, m->groups))
+        return ckpt_dequant_unfit(w, p, p->scale);
+    return dqw_put(w, p, m);
+}
+
 int ckpt_dequant_columns(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
 {
     bool awq = w->scheme.ways == CKPT_QUANT_AWQ;
@@ -444,6 +501,8 @@ int ckpt_dequant_columns(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
         return ckpt_fail(w->err, CKPT_EMISSING,
                          "%s: %.200s has no zero points: a tensor .qzeros is missing beside it",
                          ckpt_dequant_path(w), p->weight->name);
+    if (w->scheme.ways == CKPT_QUANT_GEMV)
+        return dqw_gemv(w, p);
     rc = dqw_new(w, p, &m);
     if (rc != CKPT_OK)
         return rc;

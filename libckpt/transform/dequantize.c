@@ -34,7 +34,7 @@ static const dqz_form dqz_forms[] = {
     {".qweight",
      ".scales",
      ".weight",
-     CKPT_QUANT_GPTQ | CKPT_QUANT_AWQ,
+     CKPT_QUANT_GPTQ | CKPT_QUANT_AWQ | CKPT_QUANT_GEMV,
      {".qzeros", ".g_idx"},
      ckpt_dequant_columns},
     {"_packed",
@@ -51,7 +51,12 @@ static const dqz_form dqz_forms[] = {
       ".nested_absmax", ".nested_quant_map"},
      ckpt_dequant_codes},
     {"_packed", "_scale", "", CKPT_QUANT_FP4, {"_global_scale", "_zero_point"}, ckpt_dequant_fp4},
-    {"", "_scale", "", CKPT_QUANT_MODELOPT, {"_scale_2"}, ckpt_dequant_modelopt},
+    {".weight",
+     ".weight_scale",
+     ".weight",
+     CKPT_QUANT_MODELOPT,
+     {".weight_scale_2"},
+     ckpt_dequant_modelopt},
     {".weight", ".scales", ".weight", CKPT_QUANT_MLX, {".biases"}, ckpt_dequant_mlx},
     {".weight", ".SCB", ".weight", CKPT_QUANT_BNB8, {".weight_format"}, ckpt_dequant_rows},
 };
@@ -110,11 +115,11 @@ static bool dqz_takes(const ckpt_dequantizing *w, const dqz_form *f)
            (!w->scheme.scale || strcmp(w->scheme.scale, f->scale) == 0);
 }
 
-/* True for the dtypes of packed weights. */
+/* True for the dtypes of packed weights, and of ModelOpt's. */
 static bool dqz_is_packed(const ckpt_tensor *t)
 {
-    return t->dtype == CKPT_I32 || t->dtype == CKPT_U32 || t->dtype == CKPT_U8 ||
-           t->dtype == CKPT_I8;
+    return t->dtype == CKPT_F8_E4M3 || t->dtype == CKPT_I32 || t->dtype == CKPT_U32 ||
+           t->dtype == CKPT_U8 || t->dtype == CKPT_I8;
 }
 
 /* True if a tensor with this ending belongs to a weight of the form. */
@@ -125,6 +130,8 @@ static bool dqz_is_known(const dqz_form *f, const char *end)
 
     for (size_t o = 0; o < CKPT_DEQUANT_OTHERS && f->other[o]; o++)
         known = known || strcmp(end, f->other[o]) == 0;
+    for (size_t k = 0; k < sizeof dqz_others / sizeof *dqz_others; k++)
+        known = known || strcmp(end, dqz_others[k]) == 0;
     return known;
 }
 
@@ -323,6 +330,34 @@ static bool dqz_transposed(const ckpt_rm_facts *facts)
     return false;
 }
 
+/*
+ * Read ModelOpt's own file, which its older releases wrote instead of a quantization_config, and
+ * newer ones write besides.
+ */
+static int dqz_modelopt(ckpt_dequantizing *w, const ckpt_value **q)
+{
+    const ckpt_value *file = NULL, *own, *algo, *other = ckpt_value_get(*q, "quant_algo");
+    int rc = CKPT_OK;
+
+    if (!*q || ckpt_value_is(ckpt_value_get(*q, "quant_method"), "modelopt"))
+        rc = ckpt_rm_beside(&file, w->map, "hf_quant_config.json", w->err);
+    own = ckpt_value_get(file, "quantization");
+    algo = ckpt_value_get(own, "quant_algo");
+    if (rc != CKPT_OK || !algo || algo->kind != CKPT_V_STR)
+        return rc;
+    if (*q && !ckpt_value_equal(algo, other, DQZ_NODES))
+        return ckpt_fail(w->err, CKPT_EMISMATCH,
+                         "%s: quant_algo in hf_quant_config.json is %.100s, and in config.json "
+                         "another one, so ckpt cannot know how the weights are stored",
+                         ckpt_dequant_path(w), algo->as.text.at);
+    if (*q)
+        return CKPT_OK;
+    *q = own;
+    w->map->known.quantized = ckpt_arena_printf(
+        w->map->arena, "hf_quant_config.json: modelopt, %.100s", algo->as.text.at);
+    return w->map->known.quantized ? CKPT_OK : ckpt_fail_memory(w->err);
+}
+
 /* Read the configuration: the model's dtype and the quantization. */
 static int dqz_config(ckpt_dequantizing *w)
 {
@@ -346,6 +381,8 @@ static int dqz_config(ckpt_dequantizing *w)
                        "%s: quantization and quantization_config in config.json differ, so ckpt "
                        "cannot know how the weights are stored",
                        ckpt_dequant_path(w));
+    if (rc == CKPT_OK)
+        rc = dqz_modelopt(w, &q);
     if (rc == CKPT_OK)
         rc = ckpt_quant_scheme_of(&w->scheme, q, ckpt_dequant_path(w), w->err);
     if (rc == CKPT_OK)

@@ -45,7 +45,11 @@ static const qsc_way ways[] = {
      false},
     {{QSC_COMPACT, "nvfp4-pack-quantized", QSC_NVFP4}, "_scale", CKPT_QUANT_FP4, false},
     {{QSC_COMPACT, "mxfp4-pack-quantized", QSC_MXFP4}, "_scale", CKPT_QUANT_FP4, false},
-    {{"modelopt", "nvfp4", QSC_NVFP4}, "_scale", CKPT_QUANT_MODELOPT, false},
+    {{"modelopt", "fp8", "E4M3 with a scale for a tensor or a row"},
+     ".weight_scale",
+     CKPT_QUANT_MODELOPT,
+     false},
+    {{"modelopt", "nvfp4", QSC_NVFP4}, ".weight_scale", CKPT_QUANT_MODELOPT, false},
     {{"gptq", "gptq", QSC_GPTQ}, ".scales", CKPT_QUANT_GPTQ, true},
     {{"gptq", "gptq_v2", QSC_GPTQ}, ".scales", CKPT_QUANT_GPTQ, false},
     {{"auto-round", "auto_round:gptq", QSC_GPTQ}, ".scales", CKPT_QUANT_GPTQ, true},
@@ -53,6 +57,7 @@ static const qsc_way ways[] = {
     {{"auto-round", "auto_round:awq", QSC_AWQ}, ".scales", CKPT_QUANT_AWQ, false},
     {{"auto-round", "auto_round:auto_awq", QSC_AWQ}, ".scales", CKPT_QUANT_AWQ, false},
     {{"awq", "gemm", QSC_AWQ}, ".scales", CKPT_QUANT_AWQ, false},
+    {{"awq", "gemv", "4 bits in groups, rows packed in order"}, ".scales", CKPT_QUANT_GEMV, false},
     {{"bitsandbytes", "load_in_4bit", "NF4 and FP4, also with double quantization"},
      ".absmax",
      CKPT_QUANT_BNB4,
@@ -395,7 +400,7 @@ static int qsc_words(qsc_reader *r, const ckpt_value *q, const qsc_method *m)
     if (rc != CKPT_OK)
         return rc;
     if (!ckpt_value_as_int(ckpt_value_get(q, "bits"), &bits) ||
-        (bits != 4 && (r->now == CKPT_QUANT_AWQ || (bits != 2 && bits != 3 && bits != 8))))
+        (bits != 4 && (r->now != CKPT_QUANT_GPTQ || (bits != 2 && bits != 3 && bits != 8))))
         return qsc_bits(r, "bits", bits);
     if (!ckpt_value_as_int(ckpt_value_get(q, "group_size"), &size) || size < -1 || size == 0)
         return ckpt_fail(r->err, CKPT_EFORMAT, "%s: quantization_config: group_size is not a size",
@@ -422,23 +427,83 @@ static int qsc_bitsandbytes(qsc_reader *r, const ckpt_value *q)
 
 /* ---- ModelOpt ---- */
 
-static int qsc_modelopt(qsc_reader *r, const ckpt_value *q)
-{
-    const ckpt_dict groups = ckpt_value_map(ckpt_value_get(q, "config_groups"));
-    const char *algo = qsc_text(q, "quant_algo");
-    int64_t size = 0;
-    int rc = algo && strcmp(algo, "NVFP4") == 0
-                 ? qsc_choose(r, "modelopt", "nvfp4")
-                 : qsc_unknown(r, "quant_algo", algo ? algo : "(none)");
+/* Names of ModelOpt (0.47, export/quant_utils.py), and the formats of their weights. */
+static const struct {
+    const char *algo, *format;
+} qsc_algos[] = {{"FP8", "fp8"},
+                 {"FP8_PER_CHANNEL_PER_TOKEN", "fp8"},
+                 {"NVFP4", "nvfp4"},
+                 {"W4A16_NVFP4", "nvfp4"}};
 
-    for (uint64_t i = 0; rc == CKPT_OK && i < groups.n; i++)
-        rc = qsc_fp4(r, ckpt_value_get(groups.at[i].value, "weights"));
-    if (rc != CKPT_OK || groups.n > 0)
-        return rc;
+/* Choose the format of an object with quant_algo; *fp4: its weights are E2M1. */
+static int qsc_algo(qsc_reader *r, const ckpt_value *q, bool *fp4)
+{
+    const char *algo = qsc_text(q, "quant_algo"), *format = NULL;
+
+    for (size_t i = 0; algo && i < sizeof qsc_algos / sizeof *qsc_algos; i++) {
+        if (strcmp(qsc_algos[i].algo, algo) == 0)
+            format = qsc_algos[i].format;
+    }
+    if (!format)
+        return qsc_unknown(r, "quant_algo", algo ? algo : "(none)");
+    *fp4 = strcmp(format, "nvfp4") == 0;
+    r->way->plain = r->way->plain || !*fp4;
+    return qsc_choose(r, "modelopt", format);
+}
+
+/* Read the size of the blocks of E2M1. */
+static int qsc_fp4_size(qsc_reader *r, const ckpt_value *q)
+{
+    int64_t size = 0;
+
     if (!ckpt_value_as_int(ckpt_value_get(q, "group_size"), &size) || size < 1)
         return ckpt_fail(r->err, CKPT_EFORMAT, "%s: quantization_config: group_size is not a size",
                          r->path);
     return qsc_block(r, 1, (uint64_t)size);
+}
+
+/* Parse the layers of a model in which they differ. */
+static int qsc_mixed(qsc_reader *r, const ckpt_value *q)
+{
+    const ckpt_dict layers = ckpt_value_map(ckpt_value_get(q, "quantized_layers"));
+    bool fp4 = false;
+    int rc = layers.n > 0 ? CKPT_OK : qsc_unknown(r, "quant_algo", "MIXED_PRECISION");
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < layers.n; i++) {
+        rc = qsc_algo(r, layers.at[i].value, &fp4);
+        if (rc == CKPT_OK && fp4)
+            rc = qsc_fp4_size(r, layers.at[i].value);
+    }
+    return rc;
+}
+
+/* Check a group of modules with weights of eight bits. */
+static int qsc_fp8(const qsc_reader *r, const ckpt_value *weights)
+{
+    int64_t bits = 0;
+
+    if (!ckpt_value_as_int(ckpt_value_get(weights, "num_bits"), &bits) || bits != 8)
+        return qsc_bits(r, "num_bits", bits);
+    if (!ckpt_value_is(ckpt_value_get(weights, "type"), "float"))
+        return qsc_unknown(r, "weights of type", "not float");
+    return CKPT_OK;
+}
+
+static int qsc_modelopt(qsc_reader *r, const ckpt_value *q)
+{
+    const ckpt_dict groups = ckpt_value_map(ckpt_value_get(q, "config_groups"));
+    bool fp4 = false;
+    int rc;
+
+    if (ckpt_value_is(ckpt_value_get(q, "quant_algo"), "MIXED_PRECISION"))
+        return qsc_mixed(r, q);
+    rc = qsc_algo(r, q, &fp4);
+    for (uint64_t i = 0; rc == CKPT_OK && i < groups.n; i++) {
+        const ckpt_value *weights = ckpt_value_get(groups.at[i].value, "weights");
+
+        rc = fp4 ? qsc_fp4(r, weights) : qsc_fp8(r, weights);
+    }
+    return rc == CKPT_OK && fp4 && groups.n == 0 ? qsc_fp4_size(r, q) : rc;
 }
 
 /* ---- MLX ---- */
@@ -522,6 +587,9 @@ int ckpt_quant_scheme_of(ckpt_quant_scheme *out, const ckpt_value *q, const char
         return CKPT_OK;
     if (!method && ckpt_value_get(q, "group_size") && ckpt_value_get(q, "bits"))
         return qsc_mlx(&r, q);
+    // hf_quant_config.json of ModelOpt
+    if (!method && ckpt_value_get(q, "quant_algo"))
+        return qsc_modelopt(&r, q);
     if (!method)
         return qsc_unknown(&r, "quant_method", "(none)");
     if (strcmp(method, "compressed-tensors") == 0)

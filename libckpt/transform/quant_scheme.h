@@ -19,8 +19,9 @@ typedef enum ckpt_quant_ways {
     CKPT_QUANT_BNB4 = 16,      /* bitsandbytes' NF4 and FP4 */
     CKPT_QUANT_BNB8 = 32,      /* bitsandbytes' int8 */
     CKPT_QUANT_FP4 = 64,       /* compressed-tensors' NVFP4 and MXFP4 */
-    CKPT_QUANT_MODELOPT = 128, /* ModelOpt's NVFP4 */
-    CKPT_QUANT_MLX = 256
+    CKPT_QUANT_MODELOPT = 128, /* ModelOpt's FP8 and NVFP4 */
+    CKPT_QUANT_MLX = 256,
+    CKPT_QUANT_GEMV = 512 /* AWQ's words of rows */
 } ckpt_quant_ways;
 
 typedef struct ckpt_quant_scheme {

@@ -185,6 +185,25 @@ def awq(a, tmp, dtype):
     return compare(a, write(os.path.join(tmp, 'awq' + dtype), tensors, config), wanted, dtype)
 
 
+def gemv(a, tmp, dtype):
+    """AWQ's gemv: words of rows in order, with zeros and scales that are padded to whole words (AutoAWQ's WQLinear_GEMV)."""
+    problems = []
+    for size, rows, cols in (64, 64, 256), (128, 40, 1280), (32, 2080, 128), (-1, 16, 256):
+        group = cols if size < 0 else size
+        q, z = torch.randint(0, 16, (rows, cols)), torch.randint(0, 16, (rows, cols // group))
+        unit = 8 * {32: 4, 64: 2}.get(group, 1)
+        more = -(cols // group) % unit
+        scales = (torch.rand(rows, cols // group) * 0.02).half()
+        pad = torch.nn.functional.pad
+        tensors = {'a.qweight': (q.view(rows, -1, 8) << torch.arange(0, 32, 4)).sum(2).to(torch.int32),
+                   'a.qzeros': (pad(z, (0, more)).view(rows, -1, 8) << torch.arange(0, 32, 4)).sum(2).to(torch.int32), 'a.scales': pad(scales, (0, more))}
+        wanted = {'a.weight': (q - z.repeat_interleave(group, 1)) * scales.repeat_interleave(group, 1)}
+        config = {'quantization_config': {'quant_method': 'awq', 'bits': 4, 'group_size': size, 'version': 'gemv', 'zero_point': True},
+                  'dtype': 'float16', 'keeps': {'this': ['}', 1]}}
+        problems += compare(a, write(os.path.join(tmp, 'gemv%d%s' % (group, dtype)), tensors, config), wanted, dtype)
+    return problems
+
+
 def packed(a, tmp, dtype):
     """compressed-tensors' pack-quantized: its own compressor, and its own floats."""
     tensors, wanted, groups = {}, {}, {}
@@ -285,6 +304,33 @@ def modelopt(a, tmp, dtype):
     config = {'quantization_config': {'quant_method': 'modelopt', 'quant_algo': 'NVFP4', 'config_groups': {'group_0': {
         'weights': {'num_bits': 4, 'type': 'float', 'group_size': 16, 'dynamic': False}}}}, 'dtype': 'bfloat16', 'keeps': {'this': ['}', 1]}}
     return compare(a, write(os.path.join(tmp, 'modelopt' + dtype), tensors, config), wanted, dtype)
+
+
+def modelopt_fp8(a, tmp, dtype):
+    """ModelOpt's FP8, by FP8QTensor.dequantize, alone and beside NVFP4, with the configuration in config.json or in ModelOpt's own file."""
+    problems = []
+    for name, algo, shape in ('tensor', 'FP8', ()), ('row', 'FP8_PER_CHANNEL_PER_TOKEN', (40,)), ('mixed', 'MIXED_PRECISION', ()):
+        tensors = {'a.weight': fp8(40, 72), 'a.weight_scale': torch.rand(shape) * 0.01, 'a.input_scale': torch.tensor(2.), 'a.bias': torch.randn(40).bfloat16(),
+                   'k_proj.k_scale': torch.tensor(1.), 'v_proj.v_scale': torch.tensor(1.)}
+        scale = tensors['a.weight_scale']
+        wanted = {'a.weight': tensors['a.weight'].float() * (scale[:, None] if shape else scale), 'a.bias': tensors['a.bias']}
+        q = {'quant_algo': algo, 'kv_cache_quant_algo': 'FP8', 'exclude_modules': ['lm_head']}
+        if name == 'mixed':
+            tensors['b.weight'], tensors['b.weight_scale'] = torch.full((8, 32), 0x21, dtype=torch.uint8), torch.ones(8, 4).to(torch.float8_e4m3fn)
+            tensors['b.weight_scale_2'] = torch.tensor(0.25)
+            wanted['b.weight'] = torch.tensor([0.125, 0.25]).repeat(8, 32)
+            q['quantized_layers'] = {'a': {'quant_algo': 'FP8'}, 'b': {'quant_algo': 'NVFP4', 'group_size': 16}}
+        group = {'group_0': {'weights': {'num_bits': 8, 'type': 'float', 'dynamic': False}}}
+        for own in False, True:
+            config = {'dtype': 'bfloat16', 'keeps': {'this': ['}', 1]}}
+            if not own:
+                config['quantization_config'] = dict(q, quant_method='modelopt', config_groups=group)
+            folder = write(os.path.join(tmp, 'modelopt-%s%d%s' % (name, own, dtype)), tensors, config)
+            if own:
+                with open(os.path.join(folder, 'hf_quant_config.json'), 'w', encoding='utf-8') as f:
+                    json.dump({'producer': {'name': 'modelopt'}, 'quantization': q}, f)
+            problems += ['%s: %s' % (folder, x) for x in compare(a, folder, wanted, dtype)]
+    return problems
 
 
 def saved(a, tmp, four):
@@ -420,7 +466,7 @@ def main():
     torch.manual_seed(0)
     with scratch() as tmp:
         for dtype in 'bf16', 'fp32':
-            for check in blocks, channels, experts, gptq, awq, packed, codes, eight, fp4, modelopt, of_mlx:
+            for check in blocks, channels, experts, gptq, awq, gemv, packed, codes, eight, fp4, modelopt, modelopt_fp8, of_mlx:
                 tally.call('%s as %s' % (check.__name__, dtype), check, a, tmp, dtype)
         for four in True, False:
             tally.call('a Llama of transformers and bitsandbytes, %d bits' % (4 if four else 8), saved, a, tmp, four)

@@ -46,6 +46,14 @@ int ckpt_rm_facts_open(ckpt_rm_facts *out, ckpt_remap *r, ckpt_map *map, const c
                        ckpt_err *err);
 
 /*
+ * Read a file of JSON in the source's folder, if it exists.
+ *
+ * out     in the map's arena; NULL: there is no such file
+ * Errors  CKPT_EFORMAT: no JSON; CKPT_EIO; CKPT_ELIMIT
+ */
+int ckpt_rm_beside(const ckpt_value **out, ckpt_map *map, const char *name, ckpt_err *err);
+
+/*
  * The value under a path of keys ("rope_scaling.factor") in: how->sizes, the caller's
  * configuration, the result of an earlier layout map, the configurations in the source's folder,
  * the checkpoint's keys, its values and its metadata, and the configuration of how->like, in this

@@ -49,6 +49,14 @@ static int fa_beside(const ckpt_value **out, ckpt_map *map, const char *folder, 
     return rc;
 }
 
+int ckpt_rm_beside(const ckpt_value **out, ckpt_map *map, const char *name, ckpt_err *err)
+{
+    const char *folder = fa_folder(map);
+
+    *out = NULL;
+    return folder ? fa_beside(out, map, folder, name, err) : ckpt_fail_memory(err);
+}
+
 /* As fa_beside; for a tag folder also in the run folder above it, because trainers write there. */
 static int fa_above(const ckpt_value **out, ckpt_map *map, const char *folder, const char *name,
                     ckpt_err *err)

@@ -95,6 +95,12 @@ def fp4(kind, name, rows, cols):
     return made, ('F16', [rows, cols], struct.pack('<%de' % len(q), *floats))
 
 
+def e4m3(x):
+    exponent, mantissa = x >> 3 & 15, x & 7
+    value = (8 + mantissa) * 2.0 ** (exponent - 10) if exponent else mantissa * 2.0 ** -9
+    return -value if x >> 7 else value
+
+
 def halves(x):
     return struct.unpack('<e', struct.pack('<e', x))[0]
 
@@ -124,6 +130,11 @@ def parts(kind, name, rows, cols):
         return (nf4 if kind == 'nf4' else int8)(name, rows, cols)
     if kind in ('nvfp4', 'modelopt'):
         return fp4(kind, name, rows, cols)
+    if kind == 'fp8':
+        s, by = [random.randrange(1 << 7) % 0x7e | random.randrange(2) << 7 for _ in range(rows * cols)], 0.0625
+        floats = [e4m3(x) * by for x in s]
+        return ({name: ('F8_E4M3', [rows, cols], bytes(s)), name + '_scale': ('F32', [], struct.pack('<f', by)),
+                 name[:-len('weight')] + 'input_scale': singles(2.0)}, ('F16', [rows, cols], struct.pack('<%de' % len(floats), *floats)))
     groups = cols // 16
     q = [[random.randrange(16) for _ in range(cols)] for _ in range(rows)]
     z = [[random.randrange(1, 15) for _ in range(groups)] for _ in range(rows)]
@@ -138,6 +149,12 @@ def parts(kind, name, rows, cols):
         order = 0, 2, 4, 6, 1, 3, 5, 7
         made = {module + '.qweight': i32([pack(row, order) for row in turn(q)]), module + '.qzeros': i32([pack(row, order) for row in turn(z)]),
                 module + '.scales': half(turn(s))}
+    elif kind == 'gemv':
+        # a group of 32, and zeros and scales that are padded to 32
+        z, s = ([[x[c // 32] for c in range(0, cols, 32)] for x in rows] for rows in (z, s))
+        of = [c // 32 for c in range(cols)]
+        made = {module + '.qweight': i32([pack(row) for row in q]), module + '.qzeros': i32([pack(row + [0] * (32 - len(row))) for row in z]),
+                module + '.scales': half([row + [0] * (32 - len(row)) for row in s])}
     else:
         made = {name + '_packed': i32([pack(row) for row in q]), name + '_zero_point': i32(turn([pack(column) for column in turn(z)])),
                 name + '_scale': half(s), name + '_shape': ('I64', [2], struct.pack('<2q', rows, cols))}
@@ -147,6 +164,9 @@ def parts(kind, name, rows, cols):
 
 SETTINGS = {'gptq': {'quant_method': 'gptq', 'bits': 4, 'group_size': 16, 'desc_act': True, 'sym': False, 'checkpoint_format': 'gptq'},
             'awq': {'quant_method': 'awq', 'bits': 4, 'group_size': 16, 'version': 'GEMM', 'zero_point': True},
+            'gemv': {'quant_method': 'awq', 'bits': 4, 'group_size': 32, 'version': 'gemv', 'zero_point': True},
+            'fp8': {'quant_method': 'modelopt', 'quant_algo': 'FP8', 'config_groups': {'group_0': {
+                'weights': {'num_bits': 8, 'type': 'float', 'dynamic': False}}}},
             'packed': {'quant_method': 'compressed-tensors', 'format': 'pack-quantized', 'config_groups': {'group_0': {
                 'weights': {'num_bits': 4, 'type': 'int', 'strategy': 'group', 'group_size': 16, 'symmetric': False}}}},
             'nf4': {'quant_method': 'bitsandbytes', 'load_in_4bit': True, 'load_in_8bit': False},
@@ -205,7 +225,7 @@ if __name__ == '__main__':
     json.dump({'peft_type': 'LORA', 'r': 2, 'lora_alpha': 2, 'target_modules': ['q_proj'], 'base_model_name_or_path': 'x'}, open('lora/adapter_config.json', 'w'))
 EOP
 python3 words.py
-for kind in gptq awq packed nf4 int8 nvfp4 modelopt mlx; do
+for kind in gptq awq gemv packed nf4 int8 nvfp4 modelopt fp8 mlx; do
     dtype=fp16
     [ $kind != int8 ] || dtype='f32:*_proj*'
     echo "== $kind"
@@ -225,6 +245,7 @@ done
 echo "== parts that contradict each other, and settings that are not read"
 python3 - <<'EOP'
 from words import *
+down = 'model.layers.0.mlp.down_proj'
 bad('no_zeros', lambda s: tensor(s, 'qzeros', lambda *t: None))
 bad('no_words', lambda s: tensor(s, 'qweight', lambda *t: None))
 bad('no_scales', lambda s: tensor(s, 'scales', lambda *t: None))
@@ -247,7 +268,10 @@ bad('two_formats', lambda s: None, format='gptq_v2')
 bad('adapter', lambda s: None, adapter={'rank': 4})
 bad('dynamic', lambda s: None, dynamic={'+:.*': {'bits': 4, 'rotate': True}})
 bad('pack_dtype', lambda s: None, pack_dtype='int16')
-bad('gemv', lambda s: None, 'awq', version='gemv')
+bad('of_gemv', lambda s: None, 'awq', version='gemv')
+bad('gemv_group', lambda s: None, 'gemv', group_size=64)
+bad('gemv_index', lambda s: s.update({'model.layers.0.mlp.down_proj.g_idx': s['model.norm.weight']}), 'gemv')
+bad('gemv_fast', lambda s: None, 'gemv', version='gemv_fast')
 bad('llm_awq', lambda s: None, 'awq', backend='llm-awq')
 bad('three', lambda s: None, 'awq', bits=3)
 bad('awq_zeros', lambda s: tensor(s, 'qzeros', lambda d, n, b: (d, [n[0] * 2, n[1] // 2], b)), 'awq')
@@ -288,7 +312,16 @@ bad('exponents', lambda s: tensor(s, 'weight_scale', lambda d, n, b: ('U8', n, b
 bad('wide_scales', lambda s: tensor(s, 'weight_scale', lambda d, n, b: (d, [n[0] // 2, n[1] * 2], b)), 'nvfp4')
 bad('no_second', lambda s: tensor(s, 'weight_scale_2', lambda *t: None), 'modelopt')
 bad('algo', lambda s: None, 'modelopt', quant_algo='NVFP4_AWQ')
-down = 'model.layers.0.mlp.down_proj'
+bad('smoothed', lambda s: s.update({down + '.pre_quant_scale': s['model.norm.weight']}), 'modelopt')
+bad('smoothed_fp8', lambda s: s.update({down + '.pre_quant_scale': s['model.norm.weight']}), 'fp8')
+bad('second_fp8', lambda s: s.update({down + '.weight_scale_2': singles(0.25)}), 'fp8')
+bad('no_scale_fp8', lambda s: tensor(s, 'weight_scale', lambda *t: None), 'fp8')
+bad('blocks_fp8', lambda s: tensor(s, 'weight_scale', lambda d, n, b: ('F32', [2, 2], b * 4)), 'fp8')
+bad('fp4_as_fp8', lambda s: None, 'modelopt', quant_algo='FP8', config_groups={})
+bad('fp8_as_fp4', lambda s: None, 'fp8', quant_algo='NVFP4', group_size=16, config_groups={})
+bad('mixed', lambda s: None, 'fp8', quant_algo='MIXED_PRECISION', quantized_layers={'a': {'quant_algo': 'W4A8_AWQ'}})
+bad('two_algos', lambda s: None, 'fp8')
+json.dump({'quantization': {'quant_algo': 'NVFP4', 'group_size': 16}}, open('two_algos/hf_quant_config.json', 'w'))
 bad('mlx_biases', lambda s: tensor(s, 'biases', lambda *t: None), 'mlx')
 bad('mlx_few', lambda s: tensor(s, 'biases', lambda d, n, b: (d, [n[0], n[1] - 1], b[:n[0] * (n[1] - 1) * 2])), 'mlx')
 bad('mlx_scales', lambda s: tensor(s, 'scales', lambda *t: None), 'mlx')
@@ -306,9 +339,10 @@ save('auto_round', stored, dict(SETTINGS['gptq'], quant_method='auto-round', pac
 save('auto_round_2', stored, dict(SETTINGS['gptq'], quant_method='auto-round', packing_format='auto_round:llm_compressor', checkpoint_format=None))
 EOP
 for f in no_zeros no_words no_scales index negative short_index few_scales wide_zeros odd_scales flat other_words twice stray two_bits five_bits groups no_group \
-    marlin two_formats adapter dynamic pack_dtype gemv llm_awq three awq_zeros no_shape shape rows even zero_rows nibbles stray_packed no_state no_absmax \
+    marlin two_formats adapter dynamic pack_dtype of_gemv gemv_group gemv_index gemv_fast llm_awq three awq_zeros no_shape shape rows even zero_rows nibbles stray_packed no_state no_absmax \
     no_map no_nested other_map few_factors no_json state_shape state_size state_block state_type state_dtype both few_rows no_rows tiles \
-    no_global zero_global two_globals exponents wide_scales no_second algo \
+    no_global zero_global two_globals exponents wide_scales no_second algo smoothed smoothed_fp8 second_fp8 no_scale_fp8 blocks_fp8 \
+    fp4_as_fp8 fp8_as_fp4 mixed two_algos \
     mlx_biases mlx_few mlx_scales mlx_bits mlx_group mlx_mode mlx_codes mlx_excluded mlx_stray mlx_signed mlx_twice conv1d auto_round auto_round_2; do
     ckpt convert -q $f out --to hf --dtype fp16
     echo "$f $? $(ls -d out 2>&1)"
