@@ -205,13 +205,17 @@ static int lay_all(ckpt_map *to, const ckpt_map *from, const ckpt_target *target
     return rc;
 }
 
-/* Copy metadata except entries about tied names, which writers record themselves. */
+/*
+ * Copy metadata except entries about tied names, which writers record themselves.  Under a tensor's
+ * name torchao keeps how it is quantized.
+ */
 static int lay_metadata(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
 {
     for (uint64_t i = 0; i < from->metadata.n; i++) {
         const ckpt_text key = from->metadata.at[i].key->as.text,
                         text = from->metadata.at[i].value->as.text;
-        if (ckpt_map_index(from, key.at, key.n) != SIZE_MAX)
+        if (ckpt_map_index(from, key.at, key.n) != SIZE_MAX &&
+            ckpt_map_index(from, text.at, text.n) != SIZE_MAX)
             continue;
         ckpt_value *k = ckpt_value_str(to->arena, key.at, key.n),
                    *v = ckpt_value_str(to->arena, text.at, text.n);

@@ -4,9 +4,9 @@
  * beside them.
  *
  * The names are those of DeepSeek's fp8 and transformers' FineGrainedFP8 ("X_scale_inv"), of
- * compressed-tensors and ModelOpt ("X_scale", "..._packed" too), of gpt-oss' MXFP4 ("X_blocks",
- * "X_scales"), of GPTQ and AWQ ("X.qweight", "X.scales"), of MLX ("X.weight", "X.scales"), and of
- * bitsandbytes ("X.weight.absmax", "X.SCB").
+ * compressed-tensors, ModelOpt and torchao ("X_scale", also beside "X_packed" and "X_qdata"), of
+ * gpt-oss' MXFP4 ("X_blocks", "X_scales"), of GPTQ and AWQ ("X.qweight", "X.scales"), of MLX
+ * ("X.weight", "X.scales"), and of bitsandbytes ("X.weight.absmax", "X.SCB").
  */
 #include "libckpt/map/quantized.h"
 
@@ -39,9 +39,15 @@ static int qz_scaled(const ckpt_map *map, const ckpt_tensor *t, bool *yes)
 {
     static const struct {
         const char *end, *scales;
-    } forms[] = {{"", "_scale_inv"},     {"", "_scale"},          {"_packed", "_scale"},
-                 {"_blocks", "_scales"}, {".qweight", ".scales"}, {".weight", ".weight.absmax"},
-                 {".weight", ".SCB"},    {".weight", ".scales"}};
+    } forms[] = {{"", "_scale_inv"},
+                 {"", "_scale"},
+                 {"_packed", "_scale"},
+                 {"_qdata", "_scale"},
+                 {"_blocks", "_scales"},
+                 {".qweight", ".scales"},
+                 {".weight", ".weight.absmax"},
+                 {".weight", ".SCB"},
+                 {".weight", ".scales"}};
     size_t n = strlen(t->name);
     int rc = CKPT_OK;
 

@@ -57,6 +57,13 @@ static const dqz_form dqz_forms[] = {
      CKPT_QUANT_MODELOPT,
      {".weight_scale_2"},
      ckpt_dequant_modelopt},
+    {"_qdata",
+     "_scale",
+     "",
+     CKPT_QUANT_TORCHAO,
+     {"_zero_point", "_act_pre_scale", "_act_quant_scale", "_act_quant_zero_point",
+      "_per_tensor_scale"},
+     ckpt_dequant_torchao},
     {".weight", ".scales", ".weight", CKPT_QUANT_MLX, {".biases"}, ckpt_dequant_mlx},
     {".weight", ".SCB", ".weight", CKPT_QUANT_BNB8, {".weight_format"}, ckpt_dequant_rows},
 };
@@ -292,7 +299,8 @@ static bool dqz_is_stored(const ckpt_dequantizing *w, const ckpt_tensor *t)
     if (t->dtype == CKPT_U8 && (w->scheme.ways & CKPT_QUANT_BNB4) &&
         dqz_ends(t->name, ".weight", &keep))
         return true;
-    if (t->dtype == CKPT_U8 || t->dtype == CKPT_I32 || t->dtype == CKPT_U32 || t->dtype == CKPT_I64)
+    if (t->dtype == CKPT_U8 || t->dtype == CKPT_I32 || t->dtype == CKPT_U32 ||
+        t->dtype == CKPT_I64 || t->dtype == CKPT_I8)
         return dqz_is_part(w, t->name);
     return t->dtype == CKPT_F8_E4M3 || t->dtype == CKPT_F8_E5M2 || t->dtype == CKPT_F8_E4M3FNUZ ||
            t->dtype == CKPT_F8_E5M2FNUZ;
@@ -455,6 +463,8 @@ static int dqz_change(ckpt_dequantizing *w)
         rc = dqz_say(w);
     if (rc == CKPT_OK && w->n_made > 0)
         rc = dqz_facts(w);
+    if (rc == CKPT_OK && (w->scheme.ways & CKPT_QUANT_TORCHAO))
+        ckpt_dequant_torchao_forget(w->map);
     if (rc == CKPT_OK && w->n_made > 0) {
         w->map->known.quantized = NULL;
         w->map->dequantized = true;

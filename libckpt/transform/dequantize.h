@@ -20,6 +20,10 @@ int ckpt_dequant_codes(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 int ckpt_dequant_fp4(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 int ckpt_dequant_modelopt(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 int ckpt_dequant_mlx(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
+int ckpt_dequant_torchao(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 int ckpt_dequant_rows(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
+
+/* Remove torchao's entries from the metadata of a map whose weights are floats now. */
+void ckpt_dequant_torchao_forget(ckpt_map *map);
 
 #endif

@@ -21,7 +21,8 @@ typedef enum ckpt_quant_ways {
     CKPT_QUANT_FP4 = 64,       /* compressed-tensors' NVFP4 and MXFP4 */
     CKPT_QUANT_MODELOPT = 128, /* ModelOpt's FP8 and NVFP4 */
     CKPT_QUANT_MLX = 256,
-    CKPT_QUANT_GEMV = 512 /* AWQ's words of rows */
+    CKPT_QUANT_GEMV = 512, /* AWQ's words of rows */
+    CKPT_QUANT_TORCHAO = 1024
 } ckpt_quant_ways;
 
 typedef struct ckpt_quant_scheme {

@@ -43,6 +43,8 @@ if [ -n "$install" ]; then
     # its models need a GPU, its import of weights does not
     [ -d "$venv/mbridge" ] || "$venv/bin/pip" install -q "${pinned[@]}" --no-deps --target "$venv/mbridge" mbridge ||
         echo "mbridge could not be installed"
+    # in a folder of its own, because transformers asks whether it is there
+    [ -d "$venv/torchao" ] || "$venv/bin/pip" install -q "${pinned[@]}" --no-deps --target "$venv/torchao" torchao || status=1
     "$venv/bin/python" -c 'import bitsandbytes' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" bitsandbytes || status=1
 fi
 
@@ -103,6 +105,11 @@ if [ -x "$venv/bin/python" ]; then
     fi
     part tests/interop/quantized.py --bin "$bin"
     part tests/interop/quantize_to.py --bin "$bin"
+    if [ -d "$venv/torchao" ]; then
+        part tests/interop/torchao_folders.py --bin "$bin" "$venv/torchao"
+    else
+        echo "-- torchao_folders.py: skipped ($venv/torchao is absent; run with --install)"
+    fi
     # two minutes once; without it, the reason is said and the rest goes on
     if ! turn 0 formats/gguf formats/hf libckpt/transform tools/share/maps formats/peft tests/interop/llama.sh tests/interop/llama_cpp.py; then
         echo "-- llama_cpp.py: not this turn"

@@ -17,6 +17,9 @@ def save(path, tensors, stored_as, **config):
     os.makedirs(path, exist_ok=True)
     header, at = {'__metadata__': {'format': 'pt'}}, 0
     for key, (dtype, shape, data) in sorted(tensors.items()):
+        if key.endswith('_qdata'):
+            said = {'_type': 'Int8Tensor', '_data': {'block_size': [1, 16], 'dtype': {'_type': 'torch.dtype', '_data': 'float16'}}}
+            header['__metadata__'][key[:-len('_qdata')].replace('._', '.')] = json.dumps(said)
         header[key] = {'dtype': dtype, 'shape': shape, 'data_offsets': [at, at + len(data)]}
         at += len(data)
     text = json.dumps(header).encode()
@@ -130,6 +133,13 @@ def parts(kind, name, rows, cols):
         return (nf4 if kind == 'nf4' else int8)(name, rows, cols)
     if kind in ('nvfp4', 'modelopt'):
         return fp4(kind, name, rows, cols)
+    if kind == 'torchao':
+        q, z = ([random.randrange(-128, 128) for _ in range(n)] for n in (rows * cols, rows * cols // 16))
+        s, grid = [random.randrange(1, 512) / 8192 for _ in z], [rows, cols // 16]
+        made = {'_weight_qdata': ('I8', [rows, cols], struct.pack('<%db' % len(q), *q)), '_weight_scale': ('F32', grid, struct.pack('<%df' % len(s), *s)),
+                '_weight_zero_point': ('I8', grid, struct.pack('<%db' % len(z), *z))}
+        floats = [(x - z[i // 16]) * s[i // 16] for i, x in enumerate(q)]
+        return ({name[:-len('weight')] + end: t for end, t in made.items()}, ('F16', [rows, cols], struct.pack('<%de' % len(q), *floats)))
     if kind == 'fp8':
         s, by = [random.randrange(1 << 7) % 0x7e | random.randrange(2) << 7 for _ in range(rows * cols)], 0.0625
         floats = [e4m3(x) * by for x in s]
@@ -175,7 +185,7 @@ SETTINGS = {'gptq': {'quant_method': 'gptq', 'bits': 4, 'group_size': 16, 'desc_
                 'weights': {'num_bits': 4, 'type': 'float', 'strategy': 'tensor_group', 'group_size': 16, 'symmetric': True}}}},
             'mlx': dict({'group_size': 32, 'bits': 4}, **{'model.layers.%d.mlp.%s_proj' % (i, k): v for i in range(9) for k, v in (
                 ('down', {'group_size': 32, 'bits': 3}), ('up', {'group_size': 32, 'bits': 4, 'mode': 'mxfp4'}))}),
-            'modelopt': {'quant_method': 'modelopt', 'quant_algo': 'NVFP4', 'group_size': 16}}
+            'modelopt': {'quant_method': 'modelopt', 'quant_algo': 'NVFP4', 'group_size': 16}, 'torchao': {'quant_method': 'torchao'}}
 
 
 @functools.cache
@@ -225,7 +235,7 @@ if __name__ == '__main__':
     json.dump({'peft_type': 'LORA', 'r': 2, 'lora_alpha': 2, 'target_modules': ['q_proj'], 'base_model_name_or_path': 'x'}, open('lora/adapter_config.json', 'w'))
 EOP
 python3 words.py
-for kind in gptq awq gemv packed nf4 int8 nvfp4 modelopt fp8 mlx; do
+for kind in gptq awq gemv packed nf4 int8 nvfp4 modelopt fp8 torchao mlx; do
     dtype=fp16
     [ $kind != int8 ] || dtype='f32:*_proj*'
     echo "== $kind"
@@ -320,6 +330,9 @@ bad('blocks_fp8', lambda s: tensor(s, 'weight_scale', lambda d, n, b: ('F32', [2
 bad('fp4_as_fp8', lambda s: None, 'modelopt', quant_algo='FP8', config_groups={})
 bad('fp8_as_fp4', lambda s: None, 'fp8', quant_algo='NVFP4', group_size=16, config_groups={})
 bad('mixed', lambda s: None, 'fp8', quant_algo='MIXED_PRECISION', quantized_layers={'a': {'quant_algo': 'W4A8_AWQ'}})
+bad('ao_scales', lambda s: tensor(s, '_weight_scale', lambda d, n, b: (d, [n[0] // 2, n[1]], b[:len(b) // 2])), 'torchao')
+bad('ao_none', lambda s: tensor(s, '_weight_scale', lambda *t: None), 'torchao')
+bad('ao_packed', lambda s: s.update({down + '._weight_scale_and_zero': s['model.norm.weight']}), 'torchao')
 bad('two_algos', lambda s: None, 'fp8')
 json.dump({'quantization': {'quant_algo': 'NVFP4', 'group_size': 16}}, open('two_algos/hf_quant_config.json', 'w'))
 bad('mlx_biases', lambda s: tensor(s, 'biases', lambda *t: None), 'mlx')
@@ -342,7 +355,7 @@ for f in no_zeros no_words no_scales index negative short_index few_scales wide_
     marlin two_formats adapter dynamic pack_dtype of_gemv gemv_group gemv_index gemv_fast llm_awq three awq_zeros no_shape shape rows even zero_rows nibbles stray_packed no_state no_absmax \
     no_map no_nested other_map few_factors no_json state_shape state_size state_block state_type state_dtype both few_rows no_rows tiles \
     no_global zero_global two_globals exponents wide_scales no_second algo smoothed smoothed_fp8 second_fp8 no_scale_fp8 blocks_fp8 \
-    fp4_as_fp8 fp8_as_fp4 mixed two_algos \
+    fp4_as_fp8 fp8_as_fp4 mixed two_algos ao_scales ao_none ao_packed \
     mlx_biases mlx_few mlx_scales mlx_bits mlx_group mlx_mode mlx_codes mlx_excluded mlx_stray mlx_signed mlx_twice conv1d auto_round auto_round_2; do
     ckpt convert -q $f out --to hf --dtype fp16
     echo "$f $? $(ls -d out 2>&1)"

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Folders that transformers quantizes with torchao, beside torchao's own dequantizing.
+
+  torchao_folders.py --bin build/bin TORCHAO
+
+TORCHAO is the folder that run.sh has installed torchao to.  Every weight has the bits that torchao's classes give on a CPU.  Int4Tensor,
+whose kernels need a GPU, has its published formula here.
+"""
+import json
+import os
+import subprocess
+import sys
+
+from checks import Tally, arguments, ckpt, scratch
+
+os.environ['HF_HUB_OFFLINE'] = '1'
+A = arguments('torchao')
+sys.path.insert(0, A.torchao)
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torchao.prototype.mx_formats import NVFP4WeightOnlyConfig
+from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
+from torchao.quantization import (Float8Tensor, Float8WeightOnlyConfig, Int4Tensor, Int8DynamicActivationInt8WeightConfig,
+                                  Int8DynamicActivationIntxWeightConfig, Int8Tensor, Int8WeightOnlyConfig, IntxWeightOnlyConfig, MappingType,
+                                  PerBlock, PerGroup, PerRow, PerTensor)
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, TorchAoConfig
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+DTYPES = {'bf16': torch.bfloat16, 'fp32': torch.float32, 'fp16': torch.float16}
+CONFIGS = {
+    'int8': Int8WeightOnlyConfig(),
+    'int8 of both': Int8DynamicActivationInt8WeightConfig(),
+    'float8': Float8WeightOnlyConfig(),
+    'int4 in groups': IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32)),
+    'int3 in groups': Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int3, weight_granularity=PerGroup(64)),
+}
+
+
+def floats(t):
+    return (t.dequantize() if hasattr(t, 'qdata') else t).detach().clone()
+
+
+def differ(folder, wanted, dtype):
+    """Names of tensors with other bits than wanted, and what the metadata still says."""
+    got = load_file(os.path.join(folder, 'model.safetensors'))
+    with safe_open(os.path.join(folder, 'model.safetensors'), 'pt') as f:
+        problems = [] if f.metadata() == {'format': 'pt'} else ['metadata is %s' % f.metadata()]
+    problems += ['names: %s' % sorted(set(got) ^ set(wanted))] if set(got) != set(wanted) else []
+    return problems + [n for n in set(got) & set(wanted) if not torch.equal(got[n], wanted[n].to(DTYPES[dtype]))]
+
+
+def saved(a, tmp, source, name):
+    """A folder of transformers, as one file and as shards that ckpt has copied; transformers computes the same logits with the copy."""
+    folder = os.path.join(tmp, name)
+    model = AutoModelForCausalLM.from_pretrained(source, quantization_config=TorchAoConfig(CONFIGS[name]), dtype=torch.bfloat16)
+    model.save_pretrained(folder)
+    wanted, problems = {n: floats(t) for n, t in model.state_dict().items()}, []
+    ckpt(a, 'convert', '-q', folder, folder + '.copy', '--to', 'hf', '--max-shard-size', '100KB')
+    for dtype, path in ('bf16', folder), ('fp32', folder), ('bf16', folder + '.copy'):
+        ckpt(a, 'convert', '-qf', path, folder + '.floats', '--to', 'hf', '--dtype', dtype)
+        problems += ['%s: %s' % (dtype, x) for x in differ(folder + '.floats', wanted, dtype)]
+    x = torch.arange(24).view(2, 12)
+    with torch.no_grad():
+        if name == 'int8' and not torch.equal(AutoModelForCausalLM.from_pretrained(folder + '.copy')(x).logits, model(x).logits):
+            problems.append('logits of the copy differ')
+    return problems
+
+
+def write(folder, tensors):
+    tensors, metadata = flatten_tensor_state_dict(tensors)
+    os.makedirs(folder)
+    save_file(tensors, os.path.join(folder, 'model.safetensors'), dict(metadata, format='pt'))
+    with open(os.path.join(folder, 'config.json'), 'w', encoding='utf-8') as f:
+        json.dump({'dtype': 'bfloat16', 'quantization_config': {'quant_method': 'torchao'}}, f)
+    return folder
+
+
+def classes(a, tmp):
+    """Each class, with all granularities and dtypes."""
+    tensors, wanted = {}, {}
+    for dtype in torch.bfloat16, torch.float16, torch.float32:
+        end = '.%s.weight' % str(dtype)[len('torch.'):]
+        for name, of in ('tensor', PerTensor()), ('row', PerRow()), ('block', PerBlock([16, 32])):
+            tensors['float8 ' + name + end] = Float8Tensor.from_hp(torch.randn(48, 128).to(dtype), granularity=of)
+        tensors['experts' + end] = Float8Tensor.from_hp(torch.randn(3, 48, 128).to(dtype), granularity=PerRow())
+        for name, of in ('tensor', PerTensor()), ('row', PerRow()), ('group', PerGroup(32)):
+            for mapping in MappingType.SYMMETRIC, MappingType.ASYMMETRIC:
+                tensors['int8 %s %s' % (name, mapping.name) + end] = Int8Tensor.from_hp(torch.randn(48, 128).to(dtype), granularity=of,
+                                                                                     mapping_type=mapping)
+    wanted = {n: floats(t) for n, t in tensors.items()}
+    for dtype in torch.bfloat16, torch.float16:
+        for rows, cols, group in (48, 128, 32), (3000, 64, 64):
+            q, name = torch.randint(-8, 8, (rows, cols), dtype=torch.int8), 'int4 %s %d.weight' % (str(dtype)[len('torch.'):], rows)
+            scale, zero = (torch.rand(cols // group, rows) * 0.1).to(dtype), torch.randn(cols // group, rows).to(dtype)
+            tensors[name] = Int4Tensor(qdata=q[:, ::2] & 15 | q[:, 1::2] << 4, scale=scale, zero_point=zero, block_size=[1, group],
+                                       shape=torch.Size([rows, cols]))
+            scale, zero = (t.T.float().repeat_interleave(group, 1) for t in (scale, zero))
+            wanted[name] = (q * scale + zero).to(dtype)
+    folder, problems = write(os.path.join(tmp, 'classes'), tensors), []
+    for dtype in DTYPES:
+        ckpt(a, 'convert', '-qf', folder, folder + '.floats', '--to', 'hf', '--dtype', dtype)
+        problems += ['%s: %s' % (dtype, x) for x in differ(folder + '.floats', wanted, dtype)]
+    return problems
+
+
+def refused(a, tmp, source):
+    """What cannot be told ends with an error that names it."""
+    problems = []
+
+    def refuse(folder, word):
+        done = subprocess.run([os.path.join(a.bin, 'ckpt'), 'convert', '-q', folder, folder + '.out', '--to', 'hf', '--dtype', 'bf16'],
+                              stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode == 0 or word not in done.stderr or os.path.exists(folder + '.out'):
+            problems.append('%s: exit %d: %s' % (folder, done.returncode, done.stderr))
+
+    model = AutoModelForCausalLM.from_pretrained(source, quantization_config=TorchAoConfig(NVFP4WeightOnlyConfig()), dtype=torch.bfloat16)
+    model.save_pretrained(os.path.join(tmp, 'nvfp4'))
+    refuse(os.path.join(tmp, 'nvfp4'), 'NVFP4Tensor')
+    # the pickled class in a .bin file
+    model = AutoModelForCausalLM.from_pretrained(source, quantization_config=TorchAoConfig(Int8WeightOnlyConfig()), dtype=torch.bfloat16)
+    folder = os.path.join(tmp, 'pickled')
+    model.config.save_pretrained(folder)
+    torch.save(model.state_dict(), os.path.join(folder, 'pytorch_model.bin'))
+    refuse(folder, 'torchao')
+    weight = Int8Tensor.from_hp(torch.randn(16, 32), granularity=PerRow())
+    weight.act_pre_scale = torch.ones(32)
+    refuse(write(os.path.join(tmp, 'smoothed'), {'a.weight': weight}), '_act_pre_scale')
+    weight.act_pre_scale, whole = None, os.path.join(tmp, 'whole')
+    tensors = load_file(os.path.join(write(whole, {'a.weight': weight}), 'model.safetensors'))
+    with safe_open(os.path.join(whole, 'model.safetensors'), 'pt') as f:
+        metadata = f.metadata()
+    for name, more, left_out, word in (('silent', {}, 'a.weight', 'metadata'), ('unscaled', {}, 'a._weight_scale', 'scale'),
+                                       ('stray', {'a._weight_row_scale': torch.ones(16)}, '', '_weight_row_scale'),
+                                       ('few', {'a._weight_scale': torch.ones(8, 1)}, '', '_weight_scale'),
+                                       ('twice', {'a.weight': torch.ones(16, 32)}, '', 'as floats')):
+        folder = os.path.join(tmp, name)
+        os.makedirs(folder)
+        save_file({n: t for n, t in dict(tensors, **more).items() if n != left_out}, os.path.join(folder, 'model.safetensors'),
+                  {n: t for n, t in metadata.items() if n != left_out})
+        with open(os.path.join(folder, 'config.json'), 'w', encoding='utf-8') as f:
+            json.dump({'quantization_config': {'quant_method': 'torchao'}}, f)
+        refuse(folder, word)
+    return problems
+
+
+def main():
+    tally = Tally(A.verbose)
+    torch.manual_seed(0)
+    with scratch() as tmp:
+        source = os.path.join(tmp, 'llama')
+        LlamaForCausalLM(LlamaConfig(vocab_size=96, hidden_size=128, intermediate_size=256, num_hidden_layers=1, num_attention_heads=4,
+                                     num_key_value_heads=2)).bfloat16().save_pretrained(source)
+        for name in CONFIGS:
+            tally.call(name, saved, A, tmp, source, name)
+        tally.call('classes', classes, A, tmp)
+        tally.call('refused', refused, A, tmp, source)
+    return tally.end('torchao')
+
+
+if __name__ == '__main__':
+    sys.exit(main())
