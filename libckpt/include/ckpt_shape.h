@@ -410,6 +410,19 @@ typedef struct ckpt_extract {
 CKPT_API int ckpt_map_extract_lora(ckpt_map *tuned, ckpt_map *base, const ckpt_extract *extract,
                                    ckpt_err *err);
 
+/*
+ * Give a LoRA of a diffusion model (Stable Diffusion 1.x, SDXL, Flux) the names of another program,
+ * in place. The spelling and the model of the map follow from its tensors' names.
+ *
+ * names    "kohya" (sd-scripts), "diffusers" (and PEFT) or "comfyui"; after a colon the model, if
+ *          the names do not tell: "kohya:sd", "kohya:sdxl", "kohya:flux"
+ * Errors   CKPT_EUNSUPPORTED: a tensor that no such adapter has (the message names it), another
+ *          kind of adapter, or one that the other program cannot express; CKPT_EMISSING,
+ *          CKPT_EMISMATCH: factors that are missing or do not fit each other; CKPT_EUSAGE: unknown
+ *          names, or the model is in doubt
+ */
+CKPT_API int ckpt_map_lora_names(ckpt_map *map, const char *names, ckpt_err *err);
+
 /* ---- merging models ---- */
 
 typedef struct ckpt_merge_model {

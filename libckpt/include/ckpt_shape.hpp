@@ -326,6 +326,15 @@ inline void adapter_config(map &m)
     m.done(ckpt_map_adapter_config(m.get(), &err), err);
 }
 
+/* names  "kohya", "diffusers" or "comfyui", perhaps with ":sd", ":sdxl" or ":flux" */
+inline void lora_names(map &m, std::string_view names)
+{
+    const detail::text terminated(names);
+    ckpt_err err = ckpt_err();
+
+    m.done(ckpt_map_lora_names(m.get(), terminated.get(), &err), err);
+}
+
 struct merge_model {
     std::string path;
     double weight = 1;

@@ -45,6 +45,9 @@ if [ -n "$install" ]; then
         echo "mbridge could not be installed"
     # in a folder of its own, because transformers asks whether it is there
     [ -d "$venv/torchao" ] || "$venv/bin/pip" install -q "${pinned[@]}" --no-deps --target "$venv/torchao" torchao || status=1
+    # in a folder of its own, too, because few parts need it
+    [ -d "$venv/diffusers" ] ||
+        "$venv/bin/pip" install -q "${pinned[@]}" --no-deps --target "$venv/diffusers" diffusers importlib_metadata zipp Pillow || status=1
     "$venv/bin/python" -c 'import bitsandbytes' 2>/dev/null || "$venv/bin/pip" install -q "${pinned[@]}" bitsandbytes || status=1
 fi
 
@@ -140,6 +143,11 @@ if [ -x "$venv/bin/python" ]; then
     ! turn 2 formats/deepspeed formats/training formats/universal || part tests/interop/autoep.py --bin "$bin" qwen3_z1_w2 qwen3_z3_w2
     part tests/interop/kin.py --bin "$bin"
     part tests/interop/adapters.py --bin "$bin"
+    if [ -d "$venv/diffusers" ]; then
+        part tests/interop/diffusion_lora.py --bin "$bin" "$venv/diffusers"
+    else
+        echo "-- diffusion_lora.py: skipped ($venv/diffusers is absent; run with --install)"
+    fi
     # mergekit wants versions of its own: a venv beside, whose programs MERGEKIT names
     part tests/interop/merge.py --bin "$bin"
     # a new seed in each run, unless one is given

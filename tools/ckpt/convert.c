@@ -114,6 +114,9 @@ static int convert_check_adapters(const prepare_args *a, ckpt_err *err)
                     a->adapter_config ? "adapter-config" : "adapter-name");
     if (a->untie && a->tie)
         return fail(err, CKPT_EUSAGE, "--tie and --untie exclude each other");
+    // alphas of diffusers are metadata of the file
+    if (a->lora_names && strcmp(a->write.target.format, "safetensors") != 0)
+        return fail(err, CKPT_EUSAGE, "--lora-names needs --to safetensors");
     if (a->adapter_only && !convert_to_adapter(&a->write))
         return fail(err, CKPT_EUSAGE, "--adapter-only needs --to hf, --to hf-bin or --to gguf");
     return convert_check_own_folder(a, err);
@@ -308,6 +311,8 @@ static int convert_shape(ckpt_map *map, prepare_args *a, ckpt_err *err)
         rc = convert_adapt(map, a, err);
     if (rc == CKPT_OK && !training_format(a->write.target.format))
         rc = convert_select(map, &a->write, err);
+    if (rc == CKPT_OK && a->lora_names)
+        rc = ckpt_map_lora_names(map, a->lora_names, err);
     if (rc == CKPT_OK && convert_is_gguf_adapter(map, a))
         rc = ckpt_map_adapter_keys(map, a->adapter_config, err);
     if (rc == CKPT_OK)

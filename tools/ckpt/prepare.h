@@ -18,7 +18,7 @@ typedef struct prepare_args {
     cli_list vocab_tensors;
     const char *quantize;
     cli_list quantize_skip;
-    const char *adapter_config, *adapter_name;
+    const char *adapter_config, *adapter_name, *lora_names;
     const char *weights;
 } prepare_args;
 
@@ -73,6 +73,8 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
      "read adapter_config.json here (default: beside the run)"}, \
     {"adapter-name", 0, CLI_TEXT, PREPARE_AT(adapter_name), "NAME", \
      "select one of several adapters"}, \
+    {"lora-names", 0, CLI_TEXT, PREPARE_AT(lora_names), "PROGRAM[:MODEL]", \
+     "rename a diffusion LoRA for kohya, diffusers or comfyui"}, \
     {"weights", 0, CLI_TEXT, PREPARE_AT(weights), "WHICH", \
      "take averaged weights: ema, schedule-free, or a key"}, \
     OPTION_WITH_OPTIMIZER, \
@@ -119,7 +121,7 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
                          "make-vocab-size-divisible-by tensor-model-parallel-size"}, \
     {"Precision and shape", "allow-overflow imatrix quantize quantize-skip vocab-size " \
                             "vocab-tensor tie untie"}, \
-    {"Adapters", "adapter adapter-only adapter-config adapter-name"}, \
+    {"Adapters", "adapter adapter-only adapter-config adapter-name lora-names"}, \
     {"Training state", "world stage order to-tag drop-optimizer keep-objects drop-objects " \
                        "moments sub-group-size deepspeed-version join"}
 // clang-format on

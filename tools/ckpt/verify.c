@@ -510,6 +510,7 @@ static const cli_moot verify_moot[] = {
     {"adapter-only", NULL, "made-from"},
     {"adapter-config", NULL, "made-from"},
     {"adapter-name", NULL, "made-from"},
+    {"lora-names", NULL, "made-from"},
     {"vocab-size", NULL, "made-from"},
     {"imatrix", NULL, "made-from"},
     {"vocab-tensor", NULL, "made-from"},
@@ -557,7 +558,7 @@ static const cli_heading verify_headings[] = {
     {"Its names and layout", "rename keep-names map backwards layout config size no-side-files"},
     {"Its precision and shape",
      "dtype imatrix quantize quantize-skip vocab-size vocab-tensor tie untie"},
-    {"Its adapters", "adapter adapter-only adapter-config adapter-name"},
+    {"Its adapters", "adapter adapter-only adapter-config adapter-name lora-names"},
     {"Its training state", "world stage order drop-optimizer keep-objects drop-objects moments "
                            "sub-group-size ep-size deepspeed-version join"},
     {"Its merge", "method base density lambda t no-normalize seed last"},

@@ -136,6 +136,7 @@ static void failures_of_the_rest(void **state)
     FAILS(ckpt_map_merge_adapter(NULL, NULL, &err));
     FAILS(ckpt_map_keep_adapter(NULL, NULL, &err));
     FAILS(ckpt_map_adapter_keys(NULL, NULL, &err));
+    FAILS(ckpt_map_lora_names(NULL, "kohya", &err));
     FAILS(ckpt_map_adapter_config(NULL, &err));
     FAILS(ckpt_merge_open(&map, NULL, &err));
     FAILS(ckpt_adapters_open(&map, NULL, &err));
