@@ -12,6 +12,7 @@
 
 #include "ckpt_extra.h"
 #include "formats/dcp/dcp.h"
+#include "formats/training/automodel.h"
 #include "formats/training/param_values.h"
 #include "formats/training/run_files.h"
 #include "formats/training/step_folders.h"
@@ -73,14 +74,18 @@ static const dcp_pair *dcp_pair_of(const ckpt_listing *list)
 /* True if the save of a checkpoint has finished. */
 static bool dcp_done(const ckpt_listing *list)
 {
-    return ckpt_listing_find(list, CKPT_DCP_METADATA) || dcp_pair_of(list);
+    const dcp_pair *pair = dcp_pair_of(list);
+
+    return ckpt_listing_find(list, CKPT_DCP_METADATA) ||
+           (pair && (pair->always || ckpt_automodel_saved(list)));
 }
 
 /* True if a folder is one checkpoint, finished or not. */
 static bool dcp_is_one(const ckpt_listing *list)
 {
     static const char end[] = ".distcp";
-    bool data = dcp_done(list) || ckpt_listing_find(list, CKPT_DCP_METADATA ".tmp") ||
+    bool data = dcp_done(list) || dcp_pair_of(list) ||
+                ckpt_listing_find(list, CKPT_DCP_METADATA ".tmp") ||
                 ckpt_listing_find(list, CKPT_TRAIN_FSDP_OPTIMIZER "0");
 
     for (size_t i = 0; !data && i < list->n; i++) {
@@ -95,6 +100,7 @@ static bool dcp_is_one(const ckpt_listing *list)
 static const ckpt_run_layout dcp_run = {
     .is_tag = dcp_is_one,
     .is_done = dcp_done,
+    .is_cut = ckpt_automodel_cut,
     .last = CKPT_DCP_METADATA,
     .pointer = "",
     .text = ckpt_train_number_of,
@@ -109,7 +115,11 @@ static int dcp_probe(const ckpt_listing *list)
         return 58;
     if (dcp_is_one(list))
         return 55;
-    return ckpt_train_is_run(list, &dcp_run) ? 45 : 0;
+    if (!ckpt_train_is_run(list, &dcp_run))
+        return 0;
+    // a run that changed its form: the driver of the newest checkpoint reads it (44: sharded)
+    return ckpt_train_newest(list, &ckpt_automodel_shards) > ckpt_train_newest(list, &dcp_run) ? 43
+                                                                                               : 45;
 }
 
 /* ---- files ---- */
@@ -550,10 +560,18 @@ static int dcp_has_model(const ckpt_listing *list, ckpt_err *err)
         const dcp_pair *p = &dcp_pairs[i];
         if (!ckpt_listing_find(list, CKPT_DCP_METADATA) && !dcp_pair_of(list) &&
             (p->always ? ckpt_listing_find(list, p->optimizer) != NULL
-                       : dcp_has_below(list, p->optimizer)))
+                       : dcp_has_below(list, p->optimizer))) {
+            const char *other = p->always ? NULL : ckpt_automodel_other(list);
+            if (other)
+                return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                                 "%s: its model is %s/%s, expected a distributed checkpoint or "
+                                 "safetensors of each rank: name the folder %s to read it; its "
+                                 "optimizer in %s is not read",
+                                 list->folder, p->model, other, p->model, p->optimizer);
             return ckpt_fail(err, CKPT_EMISSING,
                              "%s: the model is missing: expected %s, found %s; copy it",
                              list->folder, p->model, p->optimizer);
+        }
     }
     return CKPT_OK;
 }
@@ -667,11 +685,12 @@ static int dcp_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     if (rc != CKPT_OK)
         return rc;
     list = &at;
+    const dcp_pair *pair = dcp_pair_of(list);
     if (!dcp_done(list))
         return ckpt_fail(err, CKPT_EMISSING,
-                         "%s: a PyTorch distributed checkpoint without .metadata, which is written "
-                         "last: the save did not finish",
-                         list->folder);
+                         "%s: a PyTorch distributed checkpoint without %s%s" CKPT_DCP_METADATA
+                         ", which is written last: the save did not finish",
+                         list->folder, pair ? pair->optimizer : "", pair ? "/" : "");
     map->known.training = true;
     rc = ckpt_dcp_read(map, list, opts, ckpt_dcp_roles, err);
     if (rc == CKPT_OK && ckpt_listing_find(list, CKPT_TRAIN_FSDP_MODEL "0") &&

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "ckpt_extra.h"
+#include "formats/training/automodel.h"
 #include "formats/training/step_folders.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"
@@ -51,6 +52,8 @@ typedef struct hfs_item {
 } hfs_item;
 
 CKPT_VEC(hfs_items, hfs_item);
+
+#define HFS_CONFIG (UINT64_C(16) << 20) /* largest config.json, in bytes */
 
 typedef struct hfs_reader {
     ckpt_map *map;
@@ -90,35 +93,14 @@ static bool hfs_automodel(ckpt_listing *model, const ckpt_listing *list)
            hfs_has_shards(model);
 }
 
-static bool hfs_is_automodel(const ckpt_listing *list)
-{
-    ckpt_listing model;
-
-    return hfs_automodel(&model, list);
-}
-
-static bool hfs_is_done(const ckpt_listing *list)
-{
-    (void)list;
-    return true; // no file is written last
-}
-
-/* A run of NeMo Automodel: epoch_0_step_20 and others. */
-static const ckpt_run_layout hfs_run = {
-    .is_tag = hfs_is_automodel,
-    .is_done = hfs_is_done,
-    .pointer = "",
-    .text = ckpt_train_number_of,
-};
-
 static int hfs_probe(const ckpt_listing *list)
 {
     ckpt_listing model;
 
-    return hfs_has_shards(list)                ? 62
-           : hfs_automodel(&model, list)       ? 61
-           : ckpt_train_is_run(list, &hfs_run) ? 44
-                                               : 0;
+    return hfs_has_shards(list)                              ? 62
+           : hfs_automodel(&model, list)                     ? 61
+           : ckpt_train_is_run(list, &ckpt_automodel_shards) ? 44
+                                                             : 0;
 }
 
 /* Always open the folder, because a single file has pieces under the names of whole tensors. */
@@ -578,6 +560,51 @@ static int hfs_files_missing(hfs_reader *r, const hfs_census *c)
     return rc;
 }
 
+/* A number of a configuration, or of its text part; 0: it has none. */
+static uint64_t hfs_said(const ckpt_value *config, const char *key)
+{
+    const ckpt_value *text = ckpt_value_get(config, "text_config");
+    const ckpt_value *v = ckpt_value_get(text ? text : config, key);
+    int64_t n = 0;
+
+    return v && ckpt_value_as_int(v, &n) && n > 0 ? (uint64_t)n : 0;
+}
+
+/*
+ * Compare the table of tokens with the configuration beside the shards: without the last ranks it
+ * is too short.  *sure: the table is whole.
+ */
+static int hfs_table(hfs_reader *r, bool *sure)
+{
+    static const char *const ends[] = {"embed_tokens.weight", "wte.weight", "embed_in.weight",
+                                       "word_embeddings.weight", NULL};
+    const char *folder = r->map->model_folder ? r->map->model_folder : r->list->folder;
+    const char *path = ckpt_path_join(r->map->arena, folder, "config.json");
+    ckpt_value *config = NULL;
+
+    if (!path)
+        return ckpt_fail_memory(r->err);
+    if (ckpt_json_read(&config, r->map->arena, path, HFS_CONFIG, NULL) != CKPT_OK)
+        return CKPT_OK; // there need not be one
+    const uint64_t rows = hfs_said(config, "vocab_size");
+    for (size_t i = 0; i < r->item.n && rows > 0; i++) {
+        const hfs_item *item = &r->item.at[i];
+        bool is = false;
+        for (size_t k = 0; ends[k] && item->ndim == 2; k++) {
+            size_t n = strlen(item->name), m = strlen(ends[k]);
+            is |= n >= m && strcmp(item->name + n - m, ends[k]) == 0;
+        }
+        if (is && item->shape[0] < rows)
+            return ckpt_map_problem(
+                r->map, CKPT_EMISSING, r->err,
+                "%s: \"%.200s\" has %" PRIu64 " rows, expected %" PRIu64
+                " (vocab_size of %s): the files of the last ranks are missing, copy them",
+                r->list->folder, item->name, item->shape[0], rows, path);
+        *sure |= is;
+    }
+    return CKPT_OK;
+}
+
 /* Report missing files; boxes must be sorted.  Warn if the files of a last rank could be
  * missing. */
 static int hfs_missing(hfs_reader *r)
@@ -588,6 +615,8 @@ static int hfs_missing(hfs_reader *r)
     if (rc == CKPT_OK)
         rc = hfs_files_missing(r, &c);
     ckpt_free(c.cuts);
+    if (rc == CKPT_OK && !c.sure)
+        rc = hfs_table(r, &c.sure);
     if (rc != CKPT_OK || c.sure)
         return rc;
     return ckpt_map_note(r->map, CKPT_WARNING, r->err,
@@ -691,8 +720,9 @@ static int hfs_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
 {
     ckpt_listing at = *list, model;
     hfs_reader r = {.map = map, .list = list, .err = err};
-    int rc =
-        hfs_has_shards(list) ? CKPT_OK : ckpt_train_find_step(map, &at, &hfs_run, opts->tag, err);
+    int rc = hfs_has_shards(list)
+                 ? CKPT_OK
+                 : ckpt_train_find_step(map, &at, &ckpt_automodel_shards, opts->tag, err);
 
     if (rc == CKPT_OK && !hfs_has_shards(&at) && hfs_automodel(&model, &at)) {
         model.read = list->read;
@@ -720,7 +750,7 @@ static int hfs_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     return rc;
 }
 
-static const ckpt_run_layout *const hfs_runs[] = {&hfs_run, NULL};
+static const ckpt_run_layout *const hfs_runs[] = {&ckpt_automodel_shards, NULL};
 
 const ckpt_directory ckpt_directory_hf_sharded = {
     .is =

@@ -43,6 +43,7 @@ typedef struct drn_step {
     const char *name;
     int64_t number;
     bool is, done;
+    bool cut; /* the save ended before the folder had the form of a checkpoint */
 } drn_step;
 
 /* The folder with the checkpoints, and their kind. */
@@ -62,6 +63,7 @@ static drn_step drn_look(ckpt_map *map, const ckpt_listing *list, const ckpt_ent
     if (path && ckpt_listing_read(&sub, map, path, NULL) == CKPT_OK) {
         s.is = kind->is_tag(&sub);
         s.done = kind->is_done(&sub);
+        s.cut = !s.is && kind->is_cut && kind->is_cut(&sub);
     }
     return s;
 }
@@ -116,6 +118,21 @@ bool ckpt_train_is_run(const ckpt_listing *list, const ckpt_run_layout *kind)
     return drn_find_run(list->map, list, kind, &run);
 }
 
+int64_t ckpt_train_newest(const ckpt_listing *list, const ckpt_run_layout *kind)
+{
+    assert(list && kind);
+    ckpt_listing run;
+    int64_t newest = -1;
+
+    if (!drn_find_run(list->map, list, kind, &run))
+        return -1;
+    for (size_t i = 0; i < run.n; i++) {
+        drn_step s = drn_look(list->map, &run, &run.entry[i], kind);
+        newest = s.is && s.done && s.number > newest ? s.number : newest;
+    }
+    return newest;
+}
+
 static bool drn_is_tag(const ckpt_listing *run, const ckpt_entry *e, const void *kind)
 {
     return drn_look(run->map, run, e, kind).is;
@@ -136,6 +153,8 @@ static int drn_newest(ckpt_map *map, const drn_run *run, const char **out, ckpt_
 
     for (size_t i = 0; i < run->list.n; i++) {
         drn_step s = drn_look(map, &run->list, &run->list.entry[i], run->kind);
+        if (s.cut && s.number > late.number)
+            late = s;
         if (!s.is)
             continue;
         if (s.done && (n_done++ == 0 || s.number > best.number))

@@ -10,6 +10,9 @@
 /* True if a folder, or its `checkpoint` folder, has subfolders with checkpoints of a kind. */
 bool ckpt_train_is_run(const ckpt_listing *list, const ckpt_run_layout *kind);
 
+/* The number of the newest finished checkpoint of a kind in a run's folder; -1: there is none. */
+int64_t ckpt_train_newest(const ckpt_listing *list, const ckpt_run_layout *kind);
+
 /* Copy the number at the end of a folder's name; false if there is none. */
 bool ckpt_train_number_of(char out[CKPT_RUN_NAME], const char *folder);
 

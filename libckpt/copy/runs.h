@@ -21,6 +21,8 @@ typedef struct ckpt_run_layout {
     const char *pointer; /* the name of the file; "": none, the newest finished checkpoint counts */
     /* for layouts without a pointer: true if the checkpoint's save has finished */
     bool (*is_done)(const ckpt_listing *list);
+    /* true for a folder of a save that was cut before it became a tag; NULL: not recognised */
+    bool (*is_cut)(const ckpt_listing *folder);
     const char *last; /* the file that a save writes last, for messages; NULL: none is known */
     /*
      * for layouts that have the same pointer name: true if the folder is a run of this one; NULL:
