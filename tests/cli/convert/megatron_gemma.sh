@@ -36,3 +36,9 @@ try both 's/"use_bidirectional_attention": false/"use_bidirectional_attention": 
 mkdir first && cp "$FIXTURES"/gguf_llama_deep/hf/model.safetensors first
 sed 's/"model_type": "llama"/"model_type": "gemma"/' "$FIXTURES"/gguf_llama_deep/hf/config.json >first/config.json
 ckpt convert -q first out --to megatron || echo "status $?"
+# sizes that the tensors have or contradict, and scales that are none
+try null 's/"head_dim": 4/"head_dim": null/' && ckpt convert -q null run8 --to megatron && ckpt tree run8 | grep kv_channels
+try wide 's/"head_dim": 4/"head_dim": 8/'
+for scale in '{"type": "linear"}' '{"type": "linear", "factor": 0}' '{"rope_type": "linear", "factor": "8"}'; do
+    try scale "s/\"rope_parameters\"/\"rope_scaling\": $scale, \"x\"/"
+done

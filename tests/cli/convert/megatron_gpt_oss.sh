@@ -30,3 +30,10 @@ try limit 's/"swiglu_limit": 7.0/"swiglu_limit": 5.0/'
 # what Megatron-Core computes otherwise
 try alpha 's/"swiglu_alpha": 1.702/"swiglu_alpha": 1.5/'
 try linear 's/"rope_type": "yarn"/"rope_type": "linear"/'
+# what contradicts the tensors, layers of a third kind or a wrong number of them, and a scale that is none
+try experts 's/"num_local_experts": 3/"num_local_experts": 7/'
+try alias 's/"num_local_experts": 3/"num_local_experts": 3, "num_experts": 5/'
+try third 's/"full_attention"/"chunked_attention"/'
+try more 's/"full_attention"/"full_attention","full_attention"/'
+try fewer '/"sliding_attention",/d'
+try scale 's/"factor": 4.0/"factor": 0/'
