@@ -29,7 +29,7 @@
 static const char mgy_model[] = "model.", mgy_state[] = "optimizer.state.",
                   mgy_meta[] = "param_to_group_meta";
 
-enum { MGY_LOOK = 64 << 20 }; /* bytes of .metadata that recognise the writer */
+enum { MGY_BLOCK = 1 << 20, MGY_OVERLAP = 64 }; /* bytes of .metadata that are searched at once */
 
 /* A parameter's own name: without the modules around the model. */
 static const char *mgy_inner(const char *name)
@@ -88,18 +88,24 @@ static int mgy_moment(mgy_reader *r, size_t i)
     return CKPT_OK;
 }
 
-/* True if the first bytes of .metadata have a name of Megatron-LM's. */
+/* True if .metadata has names of Megatron-LM's, anywhere: torch does not sort them. */
 static bool mgy_is_megatron(ckpt_io *io)
 {
     static const char version[] = "checkpoint_version";
-    uint64_t n = io->size < MGY_LOOK ? io->size : MGY_LOOK;
-    uint8_t *head = ckpt_alloc((size_t)n + 1);
-    bool is = head && ckpt_io_read(io, head, n, 0, NULL) == CKPT_OK &&
-              memmem(head, (size_t)n, version, sizeof version - 1) &&
-              memmem(head, (size_t)n, mgy_model, sizeof mgy_model - 1);
+    uint8_t *block = ckpt_alloc(MGY_BLOCK + MGY_OVERLAP);
+    bool has_version = false, has_model = false;
 
-    ckpt_free(head);
-    return is;
+    // blocks overlap, so that a name at the end of one is found, too
+    for (uint64_t at = 0; block && at < io->size && !(has_version && has_model); at += MGY_BLOCK) {
+        uint64_t left = io->size - at;
+        size_t n = left < MGY_BLOCK + MGY_OVERLAP ? (size_t)left : MGY_BLOCK + MGY_OVERLAP;
+        if (ckpt_io_read(io, block, n, at, NULL) != CKPT_OK)
+            break;
+        has_version = has_version || memmem(block, n, version, sizeof version - 1);
+        has_model = has_model || memmem(block, n, mgy_model, sizeof mgy_model - 1);
+    }
+    ckpt_free(block);
+    return has_version && has_model;
 }
 
 bool ckpt_meg_is_fsdp(const ckpt_listing *list)
@@ -342,9 +348,27 @@ static const char *mgy_nobodys(const ckpt_map *map)
     return NULL;
 }
 
+/*
+ * The name of a parameter in a group that the model lacks, or that has no moments although others
+ * have; or NULL.  A frozen parameter is in no group.
+ */
+static const char *mgy_without(const ckpt_map *map, const ckpt_meg_groups *groups)
+{
+    for (size_t g = 0; g < groups->n; g++) {
+        const ckpt_meg_group *group = &groups->at[g];
+        for (size_t i = 0; i < group->n_names; i++) {
+            size_t at = ckpt_map_index(map, group->name[i], strlen(group->name[i]));
+            bool other = at == SIZE_MAX && mgy_is_half(group->name[i], 'v');
+            if (!other && (at == SIZE_MAX || map->tensors.at[at]->role != CKPT_ROLE_WEIGHT))
+                return group->name[i];
+        }
+    }
+    return NULL;
+}
+
 static int mgy_train(ckpt_meg_job *job)
 {
-    const char *nobodys = mgy_nobodys(job->map);
+    const char *nobodys = mgy_nobodys(job->map), *without;
     ckpt_meg_groups group = {0};
     int rc;
 
@@ -354,7 +378,12 @@ static int mgy_train(ckpt_meg_job *job)
         return ckpt_meg_none(job->map, "the optimizer's state does not name its parameters",
                              nobodys, job->err);
     rc = mgy_groups(&group, job);
-    if (rc == CKPT_OK)
+    without = rc == CKPT_OK ? mgy_without(job->map, &group) : NULL;
+    if (without)
+        rc = ckpt_meg_none(job->map,
+                           "the optimizer's groups have a parameter without its weight or moments",
+                           without, job->err);
+    else if (rc == CKPT_OK)
         rc = ckpt_meg_state(job, &group);
     ckpt_vec_free(&group);
     return rc;

@@ -81,8 +81,16 @@ static int mgs_groups_fill(mgs_maker *m)
  */
 static int mgs_master(mgs_maker *m, ckpt_tensor *weight, const ckpt_tensor *master)
 {
+    const bool same =
+        weight->ndim == master->ndim &&
+        memcmp(weight->shape, master->shape, weight->ndim * sizeof *weight->shape) == 0;
     ckpt_tensor *copy = ckpt_arena_copy(m->map->arena, weight, sizeof *weight);
 
+    if (!same)
+        return ckpt_fail(m->err, CKPT_EMISMATCH,
+                         "%s: %s has another shape than its weight: they are of different saves; "
+                         "ckpt convert takes the weights",
+                         m->map->path, master->name);
     if (!copy)
         return ckpt_fail_memory(m->err);
     weight->dtype = master->dtype;
