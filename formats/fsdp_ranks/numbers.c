@@ -256,6 +256,29 @@ static void rnm_scalars(rnm_finder *f)
     }
 }
 
+/*
+ * True for a kind of state with one element for each parameter, such as a step count of shape [1]:
+ * pieces of flat parameters are larger, unless all parameters are tiny.
+ */
+static bool rnm_is_single(const rnm_finder *f, const ckpt_ranks_item *item)
+{
+    const ckpt_ranks_items *all = &f->out->optim->item;
+    size_t kind = (size_t)(strrchr(item->name, '/') + 1 - item->name);
+    bool large = false;
+    uint64_t n;
+
+    if (item->kind != CKPT_RANKS_PLAIN || item->ndim != 1 || item->shape[0] != 1)
+        return false;
+    for (size_t i = 0; i < f->n_params && !large; i++)
+        large = ckpt_shape_elems(f->param[i]->shape, f->param[i]->ndim, &n) && n > f->out->group;
+    for (size_t i = 0; i < all->n && large; i++) {
+        const ckpt_ranks_item *o = &all->at[i];
+        if (strncmp(o->name, item->name, kind) == 0)
+            large = o->kind == CKPT_RANKS_PLAIN && o->ndim == 1 && o->shape[0] == 1;
+    }
+    return large;
+}
+
 /* Find a state tensor for each number, and the form of the state. */
 static void rnm_moments(rnm_finder *f)
 {
@@ -267,7 +290,7 @@ static void rnm_moments(rnm_finder *f)
     for (size_t i = 0; i < all->n; i++) {
         const ckpt_ranks_item *item = &all->at[i];
         uint64_t number = rnm_number(f, item);
-        if (item->ndim == 0 || number >= f->out->n)
+        if (item->ndim == 0 || number >= f->out->n || rnm_is_single(f, item))
             continue;
         if (!f->moment[number])
             f->moment[number] = item;
