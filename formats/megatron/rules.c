@@ -19,14 +19,26 @@
 #include "formats/megatron/megatron.h"
 #include "libckpt/map/extent.h"
 
+/* The number behind "weight" or "bias", which experts in one module have; else the name's end. */
+static const char *mgr_number(const char *name)
+{
+    const char *dot = strrchr(name, '.'), *part = dot ? dot + 1 : name;
+    size_t n = strcspn(part, "0123456789"), digits = strspn(part + n, "0123456789");
+    bool is =
+        (n == 6 && strncmp(part, "weight", n) == 0) || (n == 4 && strncmp(part, "bias", n) == 0);
+
+    return is && !part[n + digits] && strstr(name, ".experts.linear_fc") ? part + n
+                                                                         : name + strlen(name);
+}
+
 /* True if a name ends with one of the given parts, after a dot. */
 static bool mgr_ends(const char *name, const char *const *ends, size_t n)
 {
-    size_t have = strlen(name);
+    size_t have = (size_t)(mgr_number(name) - name);
 
     for (size_t i = 0; i < n; i++) {
         size_t k = strlen(ends[i]);
-        if (have >= k && strcmp(name + have - k, ends[i]) == 0 &&
+        if (have >= k && strncmp(name + have - k, ends[i], k) == 0 &&
             (have == k || name[have - k - 1] == '.'))
             return true;
     }
@@ -97,9 +109,10 @@ static const ckpt_tensor *mgr_second(const ckpt_map *map, const char *name)
         const char *at = strstr(name, pair[i][0]);
         char other[1024];
         size_t k;
-        if (!at || (size_t)(at - name) + strlen(pair[i][1]) >= sizeof other)
+        if (!at || strlen(name) + strlen(pair[i][1]) >= sizeof other)
             continue;
-        (void)snprintf(other, sizeof other, "%.*s%s", (int)(at - name), name, pair[i][1]);
+        (void)snprintf(other, sizeof other, "%.*s%s%s", (int)(at - name), name, pair[i][1],
+                       mgr_number(name));
         k = ckpt_map_index(map, other, strlen(other));
         return k == SIZE_MAX ? NULL : map->tensors.at[k];
     }
