@@ -16,6 +16,7 @@ extern const ckpt_directory ckpt_directory_gguf;
 extern const ckpt_directory ckpt_directory_fsdp_ranks;
 extern const ckpt_directory ckpt_directory_full_state;
 extern const ckpt_directory ckpt_directory_megatron;
+extern const ckpt_directory ckpt_directory_megatron_legacy;
 extern const ckpt_directory ckpt_directory_consolidated;
 extern const ckpt_directory ckpt_directory_hf;
 extern const ckpt_directory ckpt_directory_hf_bin;
@@ -38,6 +39,7 @@ const ckpt_directory *const ckpt_directories[] = {
     &ckpt_directory_hf_bin,
     &ckpt_directory_zero,
     &ckpt_directory_megatron,
+    &ckpt_directory_megatron_legacy,
     &ckpt_directory_dcp,
     &ckpt_directory_fsdp_ranks,
     &ckpt_directory_full_state,

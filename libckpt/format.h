@@ -29,8 +29,9 @@ typedef struct ckpt_directory {
 
     /*
      * Distribute the tensors of `to` (already named, typed, in order) over files: set .file, add
-     * files and literals. With CKPT_WRITES_STATE `to` comes without tensors, because the driver
-     * makes them as its files need them. The driver marks files that it has placed itself.
+     * files and literals. With CKPT_WRITES_STATE or CKPT_TAKES_GRID `to` comes without tensors,
+     * because the driver makes them as its files need them. The driver marks files that it has
+     * placed itself.
      */
     int (*scatter)(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
 

@@ -237,10 +237,10 @@ static int lay_keys(ckpt_map *to, const ckpt_map *from, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Formats of training state choose their tensors themselves. */
+/* Formats of training state, or of slices for ranks, choose their tensors themselves. */
 static bool lay_makes_tensors(const char *name)
 {
-    return ckpt_format_caps(name) & CKPT_WRITES_STATE;
+    return ckpt_format_caps(name) & (CKPT_WRITES_STATE | CKPT_TAKES_GRID);
 }
 
 static int lay_single_file(ckpt_map *to, const ckpt_target *target, const ckpt_format *format,

@@ -20,7 +20,8 @@ typedef struct mgv_maker {
     ckpt_torch_tree t;
     ckpt_value *values; /* the run's values other than model and optimizer; NULL: weights alone */
     ckpt_meg_regroups group;
-    int64_t samples; /* number of samples that the run has trained on; 0: unknown */
+    const ckpt_meg_sizes *size; /* the ranks by which files are cut; NULL: they are not */
+    int64_t samples;            /* number of samples that the run has trained on; 0: unknown */
 } mgv_maker;
 
 /* ---- arguments ---- */
@@ -45,6 +46,12 @@ static const ckpt_value *mgv_had(const ckpt_train_job *job)
     const ckpt_value *root =
         job->state && job->state->model ? job->state->model : job->from->values;
     const ckpt_value *args = ckpt_value_get(root, "args");
+    ckpt_dict all = ckpt_value_map(root);
+
+    // files of ranks: all have the arguments of the run
+    if (!args && all.n > 0 && all.at[0].key->kind == CKPT_V_STR &&
+        strncmp(all.at[0].key->as.text.at, "mp_rank_", 8) == 0)
+        args = ckpt_value_get(all.at[0].value, "args");
 
     return args && args->kind == CKPT_V_OBJECT ? args->as.object->state : args;
 }
@@ -83,9 +90,26 @@ static void mgv_set(mgv_maker *m, ckpt_value *dict, const char *path, const char
     const ckpt_value *had = ckpt_value_get(dict, key);
 
     if (had && v && !ckpt_value_equal(had, v, 1 << 16) && m->t.rc == CKPT_OK)
-        m->t.rc = ckpt_map_note(m->job->to, CKPT_INFO, m->job->err,
-                                "rewritten: %s.%s: describes the output's own layout", path, key);
+        m->t.rc =
+            ckpt_map_note_once(m->job->to, CKPT_INFO, m->job->err,
+                               "rewritten: %s.%s: describes the output's own layout", path, key);
     ckpt_tt_put(&m->t, dict, key, v);
+}
+
+/* Set the sizes by which files are cut: Megatron-LM compares them with its own. */
+static void mgv_sizes(mgv_maker *m, ckpt_value *args)
+{
+    const ckpt_meg_sizes *n = m->size;
+
+    mgv_set(m, args, "args", "tensor_model_parallel_size", ckpt_tt_int(&m->t, n->tp));
+    mgv_set(m, args, "args", "pipeline_model_parallel_size", ckpt_tt_int(&m->t, n->pp));
+    mgv_set(m, args, "args", "expert_model_parallel_size", ckpt_tt_int(&m->t, n->ep));
+    mgv_set(m, args, "args", "virtual_pipeline_model_parallel_size",
+            ckpt_tt_new(&m->t, CKPT_V_NONE));
+    mgv_set(m, args, "args", "transformer_impl",
+            ckpt_tt_str(&m->t, n->local ? "local" : "transformer_engine"));
+    mgv_set(m, args, "args", "moe_grouped_gemm", ckpt_tt_bool(&m->t, n->grouped));
+    mgv_set(m, args, "args", "untie_embeddings_and_output_weights", ckpt_tt_bool(&m->t, n->untied));
 }
 
 /*
@@ -120,7 +144,7 @@ static void mgv_known(mgv_maker *m, ckpt_value *args)
     mgv_set(m, args, "args", "params_dtype", v);
     mgv_set(m, args, "args", "bf16", ckpt_tt_bool(&m->t, dtype == CKPT_BF16));
     mgv_set(m, args, "args", "fp16", ckpt_tt_bool(&m->t, dtype == CKPT_F16));
-    mgv_set(m, args, "args", "ckpt_format", ckpt_tt_str(&m->t, "torch_dist"));
+    mgv_set(m, args, "args", "ckpt_format", ckpt_tt_str(&m->t, m->size ? "torch" : "torch_dist"));
     mgv_set(m, args, "args", "use_distributed_optimizer", ckpt_tt_bool(&m->t, job->state != NULL));
     mgv_set(m, args, "args", "iteration", ckpt_tt_int(&m->t, ckpt_meg_iteration(job)));
     // without these Megatron-LM looks for the states of the optimizer and of random numbers
@@ -150,22 +174,61 @@ static ckpt_value *mgv_args(mgv_maker *m)
                         ckpt_tt_copy(&m->t, made.at[i].value));
     }
     mgv_known(m, args);
-    mgv_parallel(m, args);
+    if (m->size)
+        mgv_sizes(m, args);
+    else
+        mgv_parallel(m, args);
     return ckpt_tt_object(&m->t, "argparse", "Namespace", CKPT_BY_NEWOBJ,
                           ckpt_tt_new(&m->t, CKPT_V_TUPLE), args);
 }
 
-/* Warn about arguments that neither the source nor the caller gave. */
-static int mgv_missing(const ckpt_train_job *job)
+ckpt_value *ckpt_meg_args(ckpt_torch_tree *t, const ckpt_train_job *job, const ckpt_meg_sizes *size)
 {
+    assert(t && job);
+    mgv_maker m = {.job = job, .t = *t, .size = size};
+    ckpt_value *args = mgv_args(&m);
+
+    *t = m.t;
+    return args;
+}
+
+/* An argument of the output, or NULL. */
+static const ckpt_value *mgv_argument(const ckpt_train_job *job, const char *name)
+{
+    const ckpt_map_config *config = &job->from->config;
+    const ckpt_value *v = ckpt_value_get(mgv_had(job), name);
+
+    return v || !config->file || strcmp(config->file, "args") != 0
+               ? v
+               : ckpt_value_get(config->value, name);
+}
+
+int64_t ckpt_meg_argument(const ckpt_train_job *job, const char *name)
+{
+    assert(job && name);
+    int64_t n = 0;
+
+    return ckpt_value_as_int(mgv_argument(job, name), &n) ? n : 0;
+}
+
+bool ckpt_meg_is_grouped(const ckpt_train_job *job)
+{
+    const ckpt_value *v = mgv_argument(job, "group_query_attention");
+
+    return v ? v->kind == CKPT_V_BOOL && v->as.i : mgv_argument(job, "num_query_groups") != NULL;
+}
+
+int ckpt_meg_missing(const ckpt_train_job *job, const char *file)
+{
+    assert(job && file);
     const ckpt_map_config *config = &job->from->config;
 
     if (!config->missing || mgv_had(job))
         return CKPT_OK;
     return ckpt_map_note(job->to, CKPT_WARNING, job->err,
-                         "common.pt: arguments that the source's configuration does not give: %s "
+                         "%s: arguments that the source's configuration does not give: %s "
                          "(--size NAME=VALUE gives one)",
-                         config->missing);
+                         file, config->missing);
 }
 
 /* ---- the file ---- */
@@ -452,7 +515,7 @@ static int mgv_write(mgv_maker *m)
     rc = job->state ? mgv_run(m, root) : CKPT_OK;
     int end = ckpt_tt_end(&m->t, root);
     rc = rc == CKPT_OK ? end : rc;
-    return rc == CKPT_OK ? mgv_missing(job) : rc;
+    return rc == CKPT_OK ? ckpt_meg_missing(job, CKPT_MEG_COMMON) : rc;
 }
 
 int ckpt_meg_write_common(const ckpt_train_job *job)

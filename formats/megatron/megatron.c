@@ -255,3 +255,24 @@ const ckpt_directory ckpt_directory_megatron = {
     .part = mgc_part,
     .runs = mgc_runs,
 };
+
+/* Found only by its name: the driver above reads what this one writes. */
+static int mgc_probe_none(const ckpt_listing *list)
+{
+    (void)list;
+    return 0;
+}
+
+const ckpt_directory ckpt_directory_megatron_legacy = {
+    .is =
+        {
+            .name = "megatron-legacy",
+            .aliases = "mp_rank",
+            .note = "weights with a torch file for each rank of Megatron-LM or NeMo 1",
+            .caps = CKPT_CAN_WRITE | CKPT_IS_FOLDER | CKPT_TAKES_GRID | CKPT_TAKES_LAYOUT,
+            .layout = "mp_rank",
+        },
+    .probe = mgc_probe_none,
+    .gather = mgc_gather,
+    .scatter = ckpt_meg_scatter_ranks,
+};

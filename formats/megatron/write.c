@@ -60,8 +60,9 @@ static int mgw_resumes(const ckpt_train_job *job, const char *own, const char *f
  * release, from which Megatron-LM begins at iteration 0 without an optimizer.  It looks for the
  * number of the tracker with seven digits, and asserts that the number is above 0.
  */
-static int mgw_folder(const ckpt_train_job *job)
+int ckpt_meg_name_folder(const ckpt_train_job *job)
 {
+    assert(job && job->to);
     char text[CKPT_RUN_NAME], own[CKPT_RUN_NAME], again[CKPT_RUN_NAME];
     const char *tag = job->target->tag, *folder = tag ? tag : own;
     ckpt_map *to = job->to;
@@ -524,9 +525,9 @@ static int mgw_check(const ckpt_train_job *job)
     return mgw_layers(job);
 }
 
-/* Warn of norms behind attention and MLP, which only modules of other programs have. */
-static int mgw_foreign(const ckpt_train_job *job)
+int ckpt_meg_foreign(const ckpt_train_job *job)
 {
+    assert(job && job->to);
     for (size_t i = 0; i < job->from->tensors.n; i++) {
         const ckpt_tensor *t = job->from->tensors.at[i];
         if (t->role != CKPT_ROLE_STATE && strstr(t->name, ".post_layernorm."))
@@ -543,9 +544,9 @@ static int mgw_write(mgw_writer *w, uint32_t ranks)
     int rc = mgw_check(&w->job);
 
     if (rc == CKPT_OK)
-        rc = mgw_foreign(&w->job);
+        rc = ckpt_meg_foreign(&w->job);
     if (rc == CKPT_OK)
-        rc = mgw_folder(&w->job);
+        rc = ckpt_meg_name_folder(&w->job);
     if (rc == CKPT_OK)
         rc = mgw_count(w, ranks);
     if (rc == CKPT_OK)

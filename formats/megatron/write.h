@@ -10,6 +10,7 @@
 #define CKPT_FORMATS_MEGATRON_WRITE_H
 
 #include "formats/megatron/megatron.h"
+#include "formats/torch/tree.h"
 #include "formats/training/write_job.h"
 
 /* ckpt_directory.scatter (write.c). */
@@ -37,6 +38,47 @@ CKPT_VEC(ckpt_meg_regroups, ckpt_meg_regrouped);
  *         step counts differ
  */
 int ckpt_meg_regroup(ckpt_meg_regroups *out, const ckpt_train_job *job);
+
+/*
+ * Name the target's folder and the tracker's text (write.c).
+ *
+ * Errors  CKPT_EUSAGE: the tag is not the name of an iteration's folder; CKPT_EUNSUPPORTED: a run
+ *         that Megatron would not resume
+ */
+int ckpt_meg_name_folder(const ckpt_train_job *job);
+
+/* Warn of norms behind attention and MLP, which only modules of other programs have (write.c). */
+int ckpt_meg_foreign(const ckpt_train_job *job);
+
+/* The number of ranks of each kind, by which files are cut. */
+typedef struct ckpt_meg_sizes {
+    uint32_t tp, pp, ep;
+    bool local;   /* the names are those of Megatron-Core's own layers */
+    bool grouped; /* the experts of a layer are one module (--moe-grouped-gemm) */
+    bool untied;  /* the model has a head of its own */
+} ckpt_meg_sizes;
+
+/*
+ * Make the arguments, as Megatron-LM saves them: a Namespace.
+ *
+ * size    the ranks by which files are cut; NULL: torch_dist, which is not cut
+ * NULL    a failure, which t keeps
+ */
+ckpt_value *ckpt_meg_args(ckpt_torch_tree *t, const ckpt_train_job *job,
+                          const ckpt_meg_sizes *size);
+
+/* An integer argument of the output, from the source or its layout map; 0: unknown. */
+int64_t ckpt_meg_argument(const ckpt_train_job *job, const char *name);
+
+/* False if every attention head of the output has keys and values of its own. */
+bool ckpt_meg_is_grouped(const ckpt_train_job *job);
+
+/* Warn about arguments that neither the source nor the caller gave; file: that lacks them. */
+int ckpt_meg_missing(const ckpt_train_job *job, const char *file);
+
+/* ckpt_directory.scatter of files for ranks (write_ranks.c). */
+int ckpt_meg_scatter_ranks(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
+                           ckpt_err *err);
 
 /*
  * Write common.pt: the arguments of the run, its iteration, and the values that are not tensors.

@@ -249,6 +249,11 @@ typedef struct ckpt_target {
      * which weights are quantized as llama-quantize --imatrix does; or NULL
      */
     const char *imatrix;
+    /*
+     * megatron-legacy: numbers of tensor-parallel ranks and of pipeline stages; 0: 1.  ep_size is
+     * that of expert-parallel ranks
+     */
+    uint32_t tp_size, pp_size;
 } ckpt_target;
 
 /*
@@ -512,7 +517,9 @@ enum {
     CKPT_TAKES_DEFLATE = 1024u, /* deflate */
     CKPT_TAKES_LAYOUT = 2048u,  /* layout */
     CKPT_TAKES_WORLD = 4096u,   /* world */
-    CKPT_TAKES_WEIGHTS = 8192u  /* written: can hold only weights; then no order is needed */
+    CKPT_TAKES_WEIGHTS = 8192u, /* written: can hold only weights; then no order is needed */
+    /* tp_size, pp_size, ep_size; written: the driver cuts weights into the files of ranks */
+    CKPT_TAKES_GRID = 16384u
 };
 
 /* A driver's description of its format; lives as long as the program. */

@@ -5,8 +5,8 @@
     mcore.py --bin BUILD_BIN CORE...     CORE: a folder with megatron-core, one version each
 
 Small models of transformers become torch_dist checkpoints.  On four processes (gloo), megatron.core.dist_checkpointing.load fills a
-GPTModel of the local layers under each parallel layout: the logits must be those of transformers.  Newer models are built from
-the arguments in common.pt alone.  From 0.16 on, the distributed optimizer takes a ZeRO run's masters and moments, each rank its
+GPTModel of the local layers under each parallel layout: the logits must be those of transformers.  So must they be if each process
+fills its model with its own file of `ckpt --to megatron-legacy`.  Newer models are built from the arguments in the files alone.  From 0.16 on, the distributed optimizer takes a ZeRO run's masters and moments, each rank its
 part, and trains on: its next losses are DeepSpeed's.
 """
 import json
@@ -19,6 +19,10 @@ import tempfile
 LAYOUTS = {'llama': [{}, {'tp': 2}, {'tp': 2, 'pp': 2}], 'mixtral': [{'ep': 2}, {'ep': 2, 'tp': 2}], 'gpt2': [{'tp': 4}, {'pp': 2}],
            'deepseek_v3': [{'tp': 2}, {'pp': 2}, {'ep': 2}], 'deepseek_v3_plain': [{}], 'deepseek_v2': [{'tp': 2}],
            'gpt_oss': [{'pp': 2}, {'ep': 2}], 'gemma2': [{'tp': 2}], 'gemma3': [{'pp': 2}]}
+# the same with a file for each rank
+RANKS = {'llama': [{'tp': 2, 'pp': 2}], 'mixtral': [{'ep': 2, 'tp': 2}], 'gpt2': [{'tp': 2, 'pp': 2}], 'deepseek_v3': [{'pp': 2, 'ep': 2}],
+         'gpt_oss': [{'pp': 2, 'ep': 2}], 'gemma3': [{'tp': 2}]}
+SIZES = {'tp': 'tensor', 'pp': 'pipeline', 'ep': 'expert'}
 PROCESSES, SOURCES = 4, 2
 LIMIT = 1e-5
 # a run of DeepSpeed that goes on in Megatron: its vocabulary needs no padding, whose rows would take part in Megatron's loss
@@ -162,6 +166,22 @@ RENAMED = {'num_experts': 'num_moe_experts', 'norm_epsilon': 'layernorm_epsilon'
            'apply_layernorm_1p': 'layernorm_zero_centered_gamma'}
 
 
+def ranks_folder(kind, sizes):
+    return kind + ''.join('.%s%d' % size for size in sizes.items())
+
+
+def rank_file(folder):
+    """What Megatron-LM loads on this rank from a folder with files for ranks."""
+    import torch
+    from megatron.core import parallel_state as ps
+    name = 'mp_rank_%02d' % ps.get_tensor_model_parallel_rank()
+    if ps.get_pipeline_model_parallel_world_size() > 1:
+        name += '_%03d' % ps.get_pipeline_model_parallel_rank()
+    if ps.get_expert_model_parallel_world_size() > 1:
+        name += '_%03d' % ps.get_expert_model_parallel_rank()
+    return torch.load(os.path.join(folder, name, 'model_optim_rng.pt'), map_location='cpu', weights_only=True)    # Megatron-Core allows Namespace
+
+
 def by_arguments(folder, size):
     """The GPTModel that the arguments of a checkpoint describe."""
     import dataclasses
@@ -171,7 +191,8 @@ def by_arguments(folder, size):
     from megatron.core.models.gpt import GPTModel
     from megatron.core.models.gpt.gpt_layer_specs import get_gpt_decoder_block_spec
     from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
-    args = vars(torch.load(os.path.join(folder, 'common.pt'), weights_only=False)['args'])
+    common = os.path.join(folder, 'common.pt')
+    args = vars((torch.load(common, weights_only=False) if os.path.exists(common) else rank_file(folder))['args'])
     if 'query_pre_attn_scalar' in args:
         import mcore_gemma
         return mcore_gemma.model(args, size)
@@ -226,7 +247,13 @@ def load(folder, hf, sizes):
     model = (by_arguments(folder, size) if c['model_type'] not in ('llama', 'mixtral', 'gpt2') else build(c, size, torch.float32)).eval()
     for p in model.parameters():
         p.data.fill_(7.0)
-    got = dist_checkpointing.load({'model': model.sharded_state_dict()}, folder)
+    if os.path.exists(os.path.join(folder, 'common.pt')):
+        got = dist_checkpointing.load({'model': model.sharded_state_dict()}, folder)
+    else:
+        got, want = rank_file(folder), {'tensor': size['tp'], 'pipeline': size['pp'], 'expert': size['ep']}
+        found = {k: getattr(got['args'], k + '_model_parallel_size') for k in want}
+        if found != want or got['checkpoint_version'] < 3 or got['iteration'] != 0:
+            return 'the file of this rank states other sizes: %s' % found
     model.load_state_dict(got['model'], strict=True)
     ones, torch.ones = torch.ones, on_cpu(torch.ones)    # masks of windows; transformers below needs the real one
     out = logits(model, size['pp'], c.get('hidden_size') or c.get('n_embd'))
@@ -413,6 +440,14 @@ def rank(core, work):
             problems += bool(problem)
             if problem:
                 print('FAIL %s %s %s: %s' % (megatron.core.__version__, kind, sizes, problem), flush=True)
+    for kind, layouts in RANKS.items():
+        for sizes in layouts:
+            if {'ep', 'tp'} <= set(sizes) and megatron.core.__version__ < '0.16':
+                continue
+            problem = load(os.path.join(work, ranks_folder(kind, sizes), 'release'), os.path.join(work, kind), sizes)
+            problems += bool(problem)
+            if problem:
+                print('FAIL %s, a file for each rank, %s %s: %s' % (megatron.core.__version__, kind, sizes, problem), flush=True)
     if megatron.core.__version__ >= '0.16':
         for name in ('tensor', 'zeros', 'empty', 'full', 'ones'):
             setattr(torch, name, on_cpu(getattr(torch, name)))
@@ -448,6 +483,10 @@ def main():
         for kind in LAYOUTS:
             tiny(kind, os.path.join(work, kind))
             to('convert', os.path.join(work, kind), kind + '.mcore', '--to', 'megatron')
+            for sizes in RANKS.get(kind, []):
+                cut = [word for k, n in sizes.items() for word in ('--%s-model-parallel-size' % SIZES[k], str(n))]
+                to('convert', os.path.join(work, kind), ranks_folder(kind, sizes), '--to', 'megatron-legacy', '--layout', 'local',
+                   '--make-vocab-size-divisible-by', str(128 // sizes.get('tp', 1)), *cut)
         to('reshard', RUN, 'run', '--to', 'megatron')
         to('convert', RUN, 'want.safetensors', '--with-optimizer', '--map', 'hf:megatron:torch_dist')
         problem = processes(SOURCES, '--source', work)
@@ -460,7 +499,7 @@ def main():
             failed += problem is not None
             if problem is not None:
                 print('FAIL %s:\n%s' % (core, problem))
-    print('Megatron-Core loads torch_dist checkpoints: %d versions, %d failed' % (len(cores), failed))
+    print('Megatron-Core loads torch_dist checkpoints and files of ranks: %d versions, %d failed' % (len(cores), failed))
     return 1 if failed or not cores else 0
 
 

@@ -6,7 +6,8 @@
 
 On two tensor-parallel processes (gloo), Megatron-Core fills the local layers of a GPTModel from the torch_dist folder.  mbridge
 fills modules with the names of Transformer Engine's layers, which need a GPU, in the same shapes.  Every tensor must be equal in
-every bit, and mbridge must have asked for every tensor of the folder.
+every bit, and mbridge must have asked for every tensor of the folder.  The file of each rank that `ckpt --to megatron-legacy`
+writes must have the names and the bits of mbridge's modules, too.
 """
 import json
 import os
@@ -111,11 +112,16 @@ def compare(kind, work):
     bridge._get_safetensor_io = SafeTensorIO    # DeepSeek's own reads to a GPU
     asked, names = set(), bridge._weight_name_mapping_mcore_to_hf
     bridge._weight_name_mapping_mcore_to_hf = lambda name: [asked.add(n) or n for n in names(name)]
-    theirs = modules(have)
-    bridge.load_weights([theirs], hf)
-    for name, value in theirs.state_dict().items():
-        if not torch.equal(value.view(torch.uint8), have[name].view(torch.uint8)):
-            return '%s differs: %s, expected %s' % (name, have[name].flatten()[:4].tolist(), value.flatten()[:4].tolist())
+    of_rank = mcore.rank_file(os.path.join(work, kind + '.ranks', 'release'))['model']
+    of_rank = {k: v for k, v in of_rank.items() if v is not None}
+    if of_rank.keys() != have.keys():
+        return 'the file of the rank has other names: %s' % sorted(of_rank.keys() ^ have.keys())[:3]
+    for what, tensors in (('torch_dist', have), ('the file of the rank', of_rank)):
+        theirs = modules(tensors)
+        bridge.load_weights([theirs], hf)
+        for name, value in theirs.state_dict().items():
+            if not torch.equal(value.view(torch.uint8), tensors[name].view(torch.uint8)):
+                return '%s, %s differs: %s, expected %s' % (what, name, tensors[name].flatten()[:4].tolist(), value.flatten()[:4].tolist())
     with open(os.path.join(hf, 'model.safetensors.index.json'), encoding='utf-8') as f:
         left = set(json.load(f)['weight_map']) - asked
     return 'mbridge asked for no %s' % sorted(left)[:3] if left else ''
@@ -148,8 +154,9 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         for kind in KINDS:
             make(kind, os.path.join(work, kind))
-            subprocess.run([ckpt, 'convert', '-q', os.path.join(work, kind), os.path.join(work, kind + '.mcore'), '--to', 'megatron',
-                            '--tensor-model-parallel-size', str(TP)], check=True)
+            for end, form in (('.mcore', 'megatron'), ('.ranks', 'megatron-legacy')):
+                subprocess.run([ckpt, 'convert', '-q', os.path.join(work, kind), os.path.join(work, kind + end), '--to', form,
+                                '--tensor-model-parallel-size', str(TP)], check=True)
         problem = mcore.processes(TP, '--rank', core, mbridge, work, script=os.path.abspath(__file__))
     if problem:
         print('FAIL\n' + problem)

@@ -31,6 +31,7 @@ int effects_of_target(const write_args *a, ckpt_err *err)
         {AT(target.deflate), CKPT_TAKES_DEFLATE},
         {AT(target.layout), CKPT_TAKES_LAYOUT},
         {AT(target.world), CKPT_TAKES_WORLD},
+        {AT(target.pp_size), CKPT_TAKES_GRID},
         {AT(join), CKPT_WRITES_STATE},
     };
     unsigned caps = ckpt_format_caps(a->target.format);

@@ -134,6 +134,12 @@ int made_format(const char **format, const ckpt_map *made, ckpt_err *err)
         *format = "mmproj";
     if (strcmp(*format, "hf") == 0 && n > 4 && strcmp(first + n - 4, ".bin") == 0)
         *format = "hf-bin";
+    // a target cut into ranks has no tensors of the model to compare
+    if (strcmp(*format, "megatron") == 0 && first && strstr(first, "/mp_rank_"))
+        return fail(err, CKPT_EUNSUPPORTED,
+                    "%s: a file for each rank, which --made-from does not compare; ckpt diff "
+                    "compares it with its source",
+                    ckpt_map_path(made));
     if (ckpt_format_caps(*format) & CKPT_CAN_WRITE)
         return CKPT_OK;
     return fail(err, CKPT_EUNSUPPORTED,

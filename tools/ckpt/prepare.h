@@ -48,12 +48,14 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
     {"map", 0, CLI_TEXT, PREPARE_AT(write.map), "NAME|FILE", \
      "apply a layout map, such as hf:megatron (see ckpt maps)"}, \
     {"layout", 0, CLI_TEXT, PREPARE_AT(write.hub_layout), CLI_LAYOUTS, \
-     "names of weights (hub, native) or of dcp (others)"}, \
+     "names of weights (hub, native), or of dcp and megatron-legacy"}, \
     OPTION_BACKWARDS, \
     OPTION_CONFIG, \
     OPTION_SIZE, \
     OPTION_VOCAB_UNIT, \
     OPTION_TENSOR_PARALLEL, \
+    OPTION_PIPELINE_PARALLEL, \
+    OPTION_EXPERT_PARALLEL, \
     {"adapter", 0, CLI_SOURCES, PREPARE_AT(adapters), "DIR[:WEIGHT]", \
      "merge the adapter of a folder or run (repeatable)"}, \
     {"vocab-size", 0, CLI_COUNT64, PREPARE_AT(vocab_size), "N", \
@@ -118,7 +120,8 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
     {"Source", "tag as-file weights with-optimizer weights-only no-frozen exclude-frozen " \
                "keep-slices slice-rules ignore-copies require-crc strict no-sandbox local"}, \
     {"Names and layout", "rename keep-names map backwards layout config size " \
-                         "make-vocab-size-divisible-by tensor-model-parallel-size"}, \
+                         "make-vocab-size-divisible-by tensor-model-parallel-size " \
+                         "pipeline-model-parallel-size expert-model-parallel-size"}, \
     {"Precision and shape", "allow-overflow imatrix quantize quantize-skip vocab-size " \
                             "vocab-tensor tie untie"}, \
     {"Adapters", "adapter adapter-only adapter-config adapter-name lora-names"}, \

@@ -338,6 +338,10 @@ const char *maps_needed(char name[MAPS_NAME], ckpt_map *map, const cli_maps *map
         (void)snprintf(name, MAPS_NAME, "%s:%s", at[n - 1], to);
         return name;
     }
+    // over others, if not all of these lead over Hugging Face's names
+    if (n > 2 && maps_route(name, maps, at[n - 1], to) && !maps_lists(name, "hf"))
+        return name;
+    name[0] = 0;
     while (n > 2 && used < MAPS_NAME) {
         n--;
         used += (size_t)snprintf(name + used, MAPS_NAME - used, "%s%s", used ? ":" : "", at[n]);

@@ -108,7 +108,13 @@
     {"to", 0, CLI_FORMAT, offsetof(write_args, target.format), "FORMAT", NULL}
 #define OPTION_TENSOR_PARALLEL \
     {"tensor-model-parallel-size", 0, CLI_COUNT, offsetof(write_args, tensor_parallel), "N", \
-     "pad the vocabulary for N tensor-parallel ranks (megatron; default: 1)"}
+     "pad the vocabulary, or write files, for N tensor-parallel ranks (default: 1)"}
+#define OPTION_PIPELINE_PARALLEL \
+    {"pipeline-model-parallel-size", 0, CLI_COUNT, offsetof(write_args, target.pp_size), "N", \
+     "number of pipeline stages (megatron-legacy; default: 1)"}
+#define OPTION_EXPERT_PARALLEL \
+    {"expert-model-parallel-size", 0, CLI_COUNT, offsetof(write_args, target.ep_size), "N", \
+     "number of expert-parallel ranks (megatron-legacy; default: 1)"}
 #define OPTION_VOCAB_UNIT \
     {"make-vocab-size-divisible-by", 0, CLI_COUNT, offsetof(write_args, vocab_unit), "N", \
      "pad the vocabulary to a multiple of N for each rank (megatron; default: 128)"}

@@ -31,10 +31,12 @@ int write_config(write_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Check --layout, and give it to the target if that has training state, with its own layouts. */
+/* Check --layout, and give it to the target if that has layouts of its own, or training state. */
 static int write_layout(write_args *a, ckpt_err *err)
 {
-    if (a->hub_layout && (ckpt_format_caps(a->target.format) & CKPT_WRITES_STATE)) {
+    unsigned own = CKPT_WRITES_STATE | CKPT_TAKES_LAYOUT;
+
+    if (a->hub_layout && (ckpt_format_caps(a->target.format) & own)) {
         a->target.layout = a->hub_layout;
         a->hub_layout = NULL;
     }
@@ -91,6 +93,8 @@ int write_read(cli_args *cli, ckpt_err *err)
 
     if (!cli_given(&cli->line, offsetof(write_args, target.max_shard_size)))
         a->target.max_shard_size = WRITE_SHARD_BYTES;
+    if (ckpt_format_caps(a->target.format) & CKPT_TAKES_GRID)
+        a->target.tp_size = a->tensor_parallel;
     rc = write_layout(a, err);
     if (rc == CKPT_OK)
         rc = write_sizes(a, err);

@@ -26,7 +26,7 @@ typedef struct write_args {
     cli_list sizes;
     const char *config;     /* the model's config.json, or its folder */
     const char *attest;     /* the statement to write */
-    const char *hub_layout; /* --layout; for training state, moved to target.layout */
+    const char *hub_layout; /* --layout; moved to target.layout if the format has layouts */
     /* sizes of layout maps with options of their own; 0: not given */
     uint32_t vocab_unit, tensor_parallel;
     char unit_text[64], parallel_text[64]; /* the same as members of `sizes` */
@@ -36,8 +36,8 @@ typedef struct write_args {
     char *order_text;  /* contents of --order; freed by training_free */
 } write_args;
 
-/* Values of --layout: for weights, then for dcp. */
-#define CLI_LAYOUTS "hub|native|torch|torchtitan|accelerate"
+/* Values of --layout: for weights, then for dcp, then for megatron-legacy. */
+#define CLI_LAYOUTS "hub|native|torch|torchtitan|accelerate|transformer_engine|local"
 
 /*
  * Set the default shard size, and read the files of options: layout maps and the model's

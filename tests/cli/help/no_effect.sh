@@ -20,7 +20,7 @@ values = {"include": "*nomatch*", "exclude": "*nomatch*", "slice-rules": "rules.
           "num-nodes": "2", "gpus": "2", "nodes": "2", "link": "10", "node-link": "10", "accumulation": "4", "comm-dtype": "fp32",
           "seq-length": "8", "micro-batch": "2", "layers": "4", "hidden": "16", "heads": "4", "tensor-parallel": "2", "pipeline": "2",
           "interleave": "2", "svg": "out",
-          "hostfile": "rules.json", "imatrix": "rules.json", "manifest": "zero.json", "key": "rules.json", "attest": "said.json", "cert": "rules.json", "signature": "rules.json", "quantize": "fp8-channel", "quantize-skip": "*query*", "adapter": "adapter", "made-from": model, "method": "linear", "base": model, "density": "0.5", "lambda": "2", "t": "0.5", "seed": "3", "weights": "ema", "last": "2", "ep-size": "2",
+          "hostfile": "rules.json", "imatrix": "rules.json", "manifest": "zero.json", "key": "rules.json", "attest": "said.json", "cert": "rules.json", "signature": "rules.json", "quantize": "fp8-channel", "quantize-skip": "*query*", "adapter": "adapter", "made-from": model, "method": "linear", "base": model, "density": "0.5", "lambda": "2", "t": "0.5", "seed": "3", "weights": "ema", "last": "2", "ep-size": "2", "pipeline-model-parallel-size": "2", "expert-model-parallel-size": "2",
           "adapter-config": "rules.json", "adapter-name": "default", "lora-names": "kohya", "largest-layer": "1K", "to": "universal"}
 # Permissions, limits and means; --tag of a checkpoint with one tag says what is so.
 always = {"force", "allow-overflow", "no-sandbox", "strict", "require-crc", "memory", "jobs", "no-fsync", "tol", "ignore-dtype", "moments",

@@ -201,7 +201,7 @@ class Target(c.Structure):
                 ('world', c.c_uint32), ('sub_group_size', c.c_uint64), ('version', c.c_char_p), ('fresh_optimizer', c.c_bool),
                 ('keep_objects', c.c_bool), ('drop_objects', c.c_bool), ('order_text', c.c_char_p), ('deflate', c.c_bool),
                 ('layout', c.c_char_p), ('dtypes', c.c_char_p), ('mixture', c.c_char_p), ('ep_size', c.c_uint32),
-                ('imatrix', c.c_char_p)]
+                ('imatrix', c.c_char_p), ('tp_size', c.c_uint32), ('pp_size', c.c_uint32)]
 
 
 class FormatInfo(c.Structure):

@@ -21,7 +21,7 @@ Path = Union[str, 'os.PathLike[str]']
 WRITES_STATE, IS_FOLDER, HAS_RANKS = 4, 32, 512  # CKPT_... of ckpt.h
 OBJECTS = ('refuse', 'keep', 'drop')
 TEXTS = ('version', 'order_text', 'layout', 'dtypes', 'mixture', 'imatrix')
-NUMBERS = ('max_shard_size', 'stage', 'world', 'sub_group_size', 'ep_size')
+NUMBERS = ('max_shard_size', 'stage', 'world', 'sub_group_size', 'ep_size', 'tp_size', 'pp_size')
 FLAGS = ('skip_side_files', 'fresh_optimizer')
 
 
@@ -246,7 +246,7 @@ def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = 
     strict     treat every value that is not finite as an error
     memory, jobs   limits in bytes and threads; 0: the defaults
     options      further members of ckpt_target: max_shard_size (bytes), dtypes, mixture, imatrix, layout, stage, world,
-                 sub_group_size, ep_size, version, fresh_optimizer, order_text, skip_side_files (leave config.json and tokenizer out)
+                 sub_group_size, ep_size, tp_size, pp_size, version, fresh_optimizer, order_text, skip_side_files (leave config.json and tokenizer out)
     """
     info = lib().ckpt_format_find(format.encode())
     if not info:

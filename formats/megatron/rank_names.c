@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rank_names.c: decides for each tensor of a model which model-parallel ranks have it, under which
+ * name, and which slice of it.
+ *
+ *     layers     over pipeline stages, evenly; numbers begin at 0 in each stage
+ *     experts    over expert-parallel ranks, evenly; numbers begin at 0 in each
+ *     embedding  in the first stage; in the last one too if the head is tied to it
+ *     head, last norm  in the last stage
+ *
+ * Norms and experts have the names of Transformer Engine's layers, which fuse norms with the next
+ * linear layer and experts into one module, or the names of Megatron-Core's own layers.  Checked
+ * against mbridge's names and slices, and by loading (tests/interop/mcore_import.py, mcore.py).
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "formats/megatron/write_ranks.h"
+#include "libckpt/base/number.h"
+
+enum { MGN_MAX_NUMBER = 1 << 20 };
+
+/* ---- numbers in names ---- */
+
+/* Skip a prefix; NULL: the name has another one. */
+static const char *mrn_after(const char *name, const char *prefix)
+{
+    size_t n = strlen(prefix);
+
+    return strncmp(name, prefix, n) == 0 ? name + n : NULL;
+}
+
+/* Read "12." of "decoder.layers.12.mlp..."; returns the rest behind the dot, or NULL. */
+static const char *mrn_layer(const char *name, uint64_t *layer)
+{
+    const char *at = mrn_after(name, "decoder.layers.");
+
+    at = at ? ckpt_scan_u64(at, layer) : NULL;
+    return at && *at == '.' && *layer < MGN_MAX_NUMBER ? at + 1 : NULL;
+}
+
+/* An expert's tensor: "linear_fc1", "weight", and the expert's number. */
+typedef struct mrn_expert {
+    uint64_t number;
+    char module[16], part[8];
+} mrn_expert;
+
+/* Copy the part of a name before a character; false: it is absent, or the part is too long. */
+static bool mrn_part(char *out, size_t room, const char **at, char end)
+{
+    const char *stop = end ? strchr(*at, end) : *at + strcspn(*at, "0123456789");
+    size_t n = stop ? (size_t)(stop - *at) : room;
+
+    if (n == 0 || n >= room)
+        return false;
+    memcpy(out, *at, n);
+    out[n] = 0;
+    *at = stop + (end != 0);
+    return true;
+}
+
+/* Read both forms of names: local_experts.3.linear_fc1.weight, linear_fc1.weight3. */
+static bool mrn_is_expert(const char *rest, mrn_expert *e)
+{
+    const char *at = mrn_after(rest, "mlp.experts."),
+               *own = at ? mrn_after(at, "local_experts.") : NULL;
+
+    if (own) {
+        at = ckpt_scan_u64(own, &e->number);
+        if (!at || *at++ != '.' || !mrn_part(e->module, sizeof e->module, &at, '.'))
+            return false;
+        return strlen(at) < sizeof e->part && strcpy(e->part, at) && e->number < MGN_MAX_NUMBER;
+    }
+    if (!at || !mrn_part(e->module, sizeof e->module, &at, '.') ||
+        !mrn_part(e->part, sizeof e->part, &at, 0))
+        return false;
+    at = ckpt_scan_u64(at, &e->number);
+    return at && !*at && e->number < MGN_MAX_NUMBER && strncmp(e->module, "linear_fc", 9) == 0;
+}
+
+/* ---- names ---- */
+
+static bool mrn_has(const ckpt_meg_division *d, const char *name)
+{
+    return name && ckpt_map_index(d->job->from, name, strlen(name)) != SIZE_MAX;
+}
+
+static bool mrn_mixed(const ckpt_meg_division *d, uint64_t layer)
+{
+    return mrn_has(d, ckpt_arena_printf(d->job->to->arena,
+                                        "decoder.layers.%" PRIu64 ".mlp.router.weight", layer));
+}
+
+/* A norm's name in a layer, in Megatron-Core's own layers and in Transformer Engine's. */
+static const char *mrn_norm(const ckpt_meg_division *d, const char *rest, uint64_t layer)
+{
+    const struct {
+        const char *local, *fused;
+        bool fuses;
+    } norm[] = {
+        {"input_layernorm.", "self_attention.linear_qkv.layer_norm_", !d->latent},
+        {"pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_", !mrn_mixed(d, layer)},
+        {"self_attention.q_layernorm.", "self_attention.linear_q_up_proj.layer_norm_", d->latent},
+        {"self_attention.kv_layernorm.", "self_attention.linear_kv_up_proj.layer_norm_", d->latent},
+    };
+
+    for (size_t i = 0; i < sizeof norm / sizeof *norm; i++) {
+        const char *local = mrn_after(rest, norm[i].local), *fused = mrn_after(rest, norm[i].fused);
+        if (!d->size.local && local && norm[i].fuses)
+            return ckpt_arena_printf(d->job->to->arena, "%s%s", norm[i].fused, local);
+        if (d->size.local && fused)
+            return ckpt_arena_printf(d->job->to->arena, "%s%s", norm[i].local, fused);
+    }
+    return rest;
+}
+
+/* Place a tensor of a layer. */
+static int mrn_in_layer(ckpt_meg_division *d, ckpt_meg_entry *e, const char *rest, uint64_t layer)
+{
+    ckpt_arena *arena = d->job->to->arena;
+    uint64_t each = d->layers / d->size.pp, per_rank = d->experts / d->size.ep;
+    mrn_expert expert;
+
+    e->stage = (uint32_t)(layer / each);
+    e->expert = mrn_is_expert(rest, &expert);
+    if (!e->expert) {
+        rest = mrn_norm(d, rest, layer);
+    } else {
+        e->ep = (uint32_t)(expert.number / per_rank);
+        expert.number %= per_rank;
+        rest = d->size.local
+                   ? ckpt_arena_printf(arena, "mlp.experts.local_experts.%" PRIu64 ".%s.%s",
+                                       expert.number, expert.module, expert.part)
+                   : ckpt_arena_printf(arena, "mlp.experts.%s.%s%" PRIu64, expert.module,
+                                       expert.part, expert.number);
+    }
+    if (rest)
+        e->local = ckpt_arena_printf(arena, "decoder.layers.%" PRIu64 ".%s", layer % each, rest);
+    return e->local ? CKPT_OK : ckpt_fail_memory(d->job->err);
+}
+
+/* Place a tensor; refuse one that no rank's model has. */
+static int mrn_place(ckpt_meg_division *d, ckpt_meg_entry *e)
+{
+    const char *name = e->tensor->name, *rest;
+    uint64_t layer = 0;
+
+    e->local = name;
+    rest = mrn_layer(name, &layer);
+    if (rest && !strstr(rest, ".experts.weight"))
+        return mrn_in_layer(d, e, rest, layer);
+    if (mrn_after(name, "embedding."))
+        return CKPT_OK;
+    e->stage = d->size.pp - 1;
+    if (mrn_after(name, "output_layer.") || mrn_after(name, "decoder.final_layernorm."))
+        return CKPT_OK;
+    return ckpt_fail(d->job->err, CKPT_EUNSUPPORTED,
+                     "%s: '%.200s' is not a tensor of a GPTModel of Megatron-Core with its layers "
+                     "and experts apart, which is divided among ranks; rename it by a layout map "
+                     "(--map hf:megatron:mp_rank), or write all of it by --to megatron",
+                     d->job->from->path, name);
+}
+
+/* ---- slices ---- */
+
+static int mrn_uneven(const ckpt_meg_division *d, const ckpt_tensor *t, const char *why)
+{
+    return ckpt_fail(d->job->err, CKPT_EUNSUPPORTED,
+                     "%s: '%.200s' cannot be divided among %" PRIu32
+                     " tensor-parallel ranks: %s; choose another --tensor-model-parallel-size",
+                     d->job->from->path, t->name, d->size.tp, why);
+}
+
+/* Check that ranks get whole heads: all rows of a group of queries stay on one rank. */
+static int mrn_heads(const ckpt_meg_division *d, const ckpt_tensor *t)
+{
+    static const char *const heads[] = {"linear_qkv.", "linear_q_proj.", "linear_q_up_proj.",
+                                        "linear_kv_up_proj.", "core_attention.softmax_offset"};
+    int64_t n = ckpt_meg_argument(d->job, "num_attention_heads"),
+            groups = ckpt_meg_argument(d->job, "num_query_groups");
+    bool is = false;
+
+    for (size_t i = 0; !is && i < sizeof heads / sizeof *heads; i++)
+        is = strstr(t->name, heads[i]) != NULL;
+    if (!is || strstr(t->name, "layer_norm"))
+        return CKPT_OK;
+    n = strstr(t->name, "linear_qkv.") && ckpt_meg_is_grouped(d->job) ? groups : n;
+    if (n <= 0)
+        return mrn_uneven(d, t,
+                          "the number of attention heads or query groups is unknown: give "
+                          "--config, or --size num_attention_heads=N and num_query_groups=N");
+    return n % d->size.tp == 0 ? CKPT_OK
+                               : mrn_uneven(d, t, "its heads or query groups are not a multiple");
+}
+
+/* Find how ranks divide a tensor, and the shape of a slice. */
+static int mrn_slice(const ckpt_meg_division *d, ckpt_meg_entry *e)
+{
+    const ckpt_tensor *t = e->tensor;
+    uint64_t *shape = ckpt_arena_array(d->job->to->arena, (uint64_t)t->ndim + 1, sizeof *shape);
+    uint64_t parts = d->size.tp;
+    int rc;
+
+    if (!shape)
+        return ckpt_fail_memory(d->job->err);
+    if (t->ndim > 0)
+        memcpy(shape, t->shape, t->ndim * sizeof *shape);
+    e->shape = shape;
+    if (d->size.tp == 1)
+        return CKPT_OK;
+    if (e->expert && strstr(t->name, ".bias"))
+        return mrn_uneven(d, t,
+                          "Megatron-Core has biases of experts only if it does not divide experts "
+                          "among tensor-parallel ranks");
+    if (!ckpt_meg_rule(&e->rule, d->job->from, t->name, 0))
+        return mrn_uneven(d, t, "ckpt knows no rule for this name");
+    if (e->rule.kind == CKPT_SLICE_SAME)
+        return d->size.local && d->latent && strstr(t->name, "_down_proj.")
+                   ? mrn_uneven(d, t, "--layout local does so, and no reader of ckpt joins that")
+                   : CKPT_OK;
+    rc = mrn_heads(d, t);
+    if (rc != CKPT_OK)
+        return rc;
+    if (e->rule.kind == CKPT_SLICE_SUB)
+        parts *= e->rule.n_subs;
+    if (e->rule.axis >= t->ndim || t->shape[e->rule.axis] % parts != 0)
+        return mrn_uneven(d, t, "its size is not a multiple");
+    shape[e->rule.axis] /= d->size.tp;
+    return CKPT_OK;
+}
+
+/* ---- the model ---- */
+
+/* True for a tensor that is written. */
+static bool mrn_is_written(const ckpt_tensor *t)
+{
+    return t->role != CKPT_ROLE_STATE && t->role != CKPT_ROLE_OTHER &&
+           !(t->owner && strcmp(t->name, "output_layer.weight") == 0);
+}
+
+static void mrn_count(ckpt_meg_division *d)
+{
+    d->layers = d->experts = 0;
+    for (size_t i = 0; i < d->job->from->tensors.n; i++) {
+        const ckpt_tensor *t = d->job->from->tensors.at[i];
+        mrn_expert expert;
+        uint64_t layer = 0;
+        const char *rest = mrn_is_written(t) ? mrn_layer(t->name, &layer) : NULL;
+        if (!rest)
+            continue;
+        d->layers = layer >= d->layers ? layer + 1 : d->layers;
+        d->latent = d->latent || mrn_after(rest, "self_attention.linear_kv_down_proj.");
+        if (mrn_is_expert(rest, &expert) && expert.number >= d->experts)
+            d->experts = expert.number + 1;
+    }
+}
+
+/* Check that layers and experts are divided evenly. */
+static int mrn_even(const ckpt_meg_division *d)
+{
+    // without layers the names are of another layout, and mrn_place says so
+    if (d->layers % d->size.pp != 0)
+        return ckpt_fail(d->job->err, CKPT_EUNSUPPORTED,
+                         "%s: %" PRIu64 " layers cannot be divided evenly among %" PRIu32
+                         " pipeline stages; choose another --pipeline-model-parallel-size",
+                         d->job->from->path, d->layers, d->size.pp);
+    if (d->size.ep > 1 && (d->experts == 0 || d->experts % d->size.ep != 0))
+        return ckpt_fail(d->job->err, CKPT_EUNSUPPORTED,
+                         "%s: %" PRIu64 " experts cannot be divided evenly among %" PRIu32
+                         " expert-parallel ranks; choose another --expert-model-parallel-size",
+                         d->job->from->path, d->experts, d->size.ep);
+    return CKPT_OK;
+}
+
+static int mrn_add(ckpt_meg_division *d, const ckpt_tensor *t)
+{
+    ckpt_meg_entry *e = ckpt_vec_push(&d->entry);
+    uint64_t n = (uint64_t)d->size.ep * d->size.tp;
+    int rc;
+
+    if (!e)
+        return ckpt_fail_memory(d->job->err);
+    *e = (ckpt_meg_entry){.tensor = t, .rule = {.kind = CKPT_SLICE_SAME}};
+    e->source = ckpt_arena_array(d->job->to->arena, n, sizeof *e->source);
+    rc = e->source ? mrn_place(d, e) : ckpt_fail_memory(d->job->err);
+    return rc == CKPT_OK ? mrn_slice(d, e) : rc;
+}
+
+/* The last stage has a copy of a tied table, as its head. */
+static int mrn_head(ckpt_meg_division *d)
+{
+    static const char table[] = "embedding.word_embeddings.weight", head[] = "output_layer.weight";
+    size_t at = ckpt_map_index(d->job->from, table, sizeof table - 1),
+           own = ckpt_map_index(d->job->from, head, sizeof head - 1);
+    int rc;
+
+    if (at == SIZE_MAX)
+        return ckpt_fail(d->job->err, CKPT_EMISSING, "%s: holds no '%s'", d->job->from->path,
+                         table);
+    d->size.untied = own != SIZE_MAX && mrn_is_written(d->job->from->tensors.at[own]);
+    if (d->size.pp == 1 || d->size.untied)
+        return CKPT_OK;
+    rc = mrn_add(d, d->job->from->tensors.at[at]);
+    if (rc == CKPT_OK) {
+        ckpt_meg_entry *e = &d->entry.at[d->entry.n - 1];
+        e->local = head;
+        e->stage = d->size.pp - 1;
+    }
+    return rc;
+}
+
+int ckpt_meg_divide(ckpt_meg_division *d)
+{
+    assert(d && d->job && d->size.tp > 0 && d->size.pp > 0 && d->size.ep > 0);
+    int rc;
+
+    mrn_count(d);
+    rc = mrn_even(d);
+    for (size_t i = 0; rc == CKPT_OK && i < d->job->from->tensors.n; i++) {
+        const ckpt_tensor *t = d->job->from->tensors.at[i];
+        if (mrn_is_written(t))
+            rc = mrn_add(d, t);
+    }
+    return rc == CKPT_OK ? mrn_head(d) : rc;
+}
