@@ -391,6 +391,8 @@ static int lay_quantized(const ckpt_map *from, const ckpt_target *target, ckpt_e
 {
     if (target->dtype != CKPT_DTYPE_NONE || target->dtypes || target->mixture)
         return ckpt_quantized_refuse(from, "another dtype", err);
+    if (ckpt_format_caps(target->format) & CKPT_TAKES_GRID)
+        return ckpt_quantized_refuse(from, "slices for ranks", err);
     if (lay_makes_tensors(target->format))
         return ckpt_quantized_refuse(from, "training state", err);
     if (strcmp(target->format, "gguf") == 0)
@@ -419,9 +421,11 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
     if (rc == CKPT_OK && lay_makes_tensors(target->format) &&
         (from->vocab_size || from->tied || from->untied))
         rc = ckpt_fail(err, CKPT_EUNSUPPORTED,
-                       "%s: training state keeps its vocabulary and its ties: write the weights "
+                       "%s: %s its vocabulary and its ties: write the weights "
                        "first (--to hf), and begin a run with these",
-                       from->path);
+                       from->path,
+                       ckpt_format_caps(target->format) & CKPT_TAKES_GRID ? "a run's model keeps"
+                                                                          : "training state keeps");
     if (rc == CKPT_OK)
         rc = ckpt_map_create(&to, 0, err);
     if (rc == CKPT_OK) {

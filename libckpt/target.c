@@ -86,7 +86,7 @@ static int tgt_check_dtypes(const ckpt_target *t, ckpt_err *err)
         return CKPT_OK;
     if (t->dtype != CKPT_DTYPE_NONE)
         return ckpt_fail(err, CKPT_EUSAGE, "dtype and dtypes exclude each other");
-    if (ckpt_format_caps(t->format) & CKPT_WRITES_STATE)
+    if (ckpt_format_caps(t->format) & (CKPT_WRITES_STATE | CKPT_TAKES_GRID))
         return ckpt_fail(
             err, CKPT_EUSAGE,
             "dtype: a run trains in one dtype, so that patterns have no effect on format %s",

@@ -51,17 +51,18 @@ static int told(int rc, const ckpt_err *err)
     return rc == CKPT_OK || (err->code == rc && err->text[0] != '\0');
 }
 
-/* Apply both layout maps of an entry of stacks. */
-static int stack(ckpt_map *map, size_t which)
+/* Apply both layout maps of an entry of stacks; grid: to layers apart, for files of ranks. */
+static int stack(ckpt_map *map, size_t which, bool grid)
 {
-    static ckpt_remap *parsed[4][2];
+    static ckpt_remap *parsed[4][3];
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && which > 0 && i < 2; i++) {
         ckpt_err err = {0};
-        if (!parsed[which][i])
-            parsed[which][i] = parse(stacks[which][i]);
-        rc = ckpt_map_remap(map, parsed[which][i], NULL, &err);
+        size_t k = i + (i == 1 && grid);
+        if (!parsed[which][k])
+            parsed[which][k] = parse(k < 2 ? stacks[which][k] : "megatron-mp_rank.map");
+        rc = ckpt_map_remap(map, parsed[which][k], NULL, &err);
         fuzz_require(told(rc, &err));
     }
     return rc;
@@ -143,6 +144,8 @@ static void convert(const ckpt_map *from, uint8_t format, uint8_t bits)
         *(bits & OPT_DROP ? &target.drop_objects : &target.keep_objects) = true;
     if (caps & CKPT_TAKES_WORLD && bits & OPT_WORLD)
         target.world = 3;
+    if (caps & CKPT_TAKES_GRID && bits & OPT_WORLD)
+        target.tp_size = target.pp_size = 2;
     if (caps & CKPT_TAKES_SHARD_SIZE && bits & OPT_SHARDS)
         target.max_shard_size = 4096;
     rc = ckpt_layout(&to, from, &target, &err);
@@ -174,7 +177,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rc = ckpt_open(&map, path, &opts, &err);
     fuzz_require(told(rc, &err));
     if (rc == CKPT_OK)
-        rc = stack(map, bits >> OPT_MAPS & 3);
+        rc = stack(map, bits >> OPT_MAPS & 3, ckpt_format_caps(chosen(format)) & CKPT_TAKES_GRID);
     if (rc == CKPT_OK)
         convert(map, format, bits);
     ckpt_map_free(map);

@@ -211,6 +211,9 @@ def conversions(programs):
         content = folder('tests/fixtures/' + name)
         yield bytes([1, bits | 2]) + content
         yield bytes([1, bits | 14]) + content
+    for name, bits in runs[2:]:
+        yield bytes([2 * formats.index('megatron-legacy'), bits & 48 | 4]) + folder('tests/fixtures/' + name)
+        yield bytes([2 * formats.index('megatron-legacy'), bits & 48]) + folder('tests/fixtures/' + name)
     runs += [('z1_bf16_w2_fp32acc/ckpt', 1), ('dcp_plain_w2/ckpt', 0)]
     for i in range(len(formats)):
         name, bits = runs[i % len(runs)]

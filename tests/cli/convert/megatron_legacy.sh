@@ -24,13 +24,33 @@ ckpt tree deep | sed -n '/mp_rank_01/,$p' | grep 'layers.[01].*\(down_proj\|norm
 # a tied head is in the last stage, too
 ckpt convert -q "$F/map_mcore_gpt2/hf" tied $to $pp 2 && ckpt tree tied | grep -c 'output_layer.weight'
 ckpt convert -q tied tied.hf --to hf && ckpt diff "$F/map_mcore_gpt2/hf" tied.hf
+# every rank has its part of the gates, of a bias too
+python3 - <<'END'
+import json, struct
+shapes = {'embedding.word_embeddings.weight': [8, 4], 'decoder.layers.0.mlp.linear_fc1.weight': [12, 4], 'decoder.layers.0.mlp.linear_fc1.bias': [12],
+          'decoder.layers.0.mlp.linear_fc2.weight': [4, 6], 'decoder.final_layernorm.weight': [4]}
+head, n = {}, 0
+for name, shape in shapes.items():
+    size = 4
+    for x in shape:
+        size *= x
+    head[name] = {'dtype': 'F32', 'shape': shape, 'data_offsets': [n, n + size]}
+    n += size
+text = json.dumps(head).encode()
+with open('gated.safetensors', 'wb') as f:
+    f.write(struct.pack('<Q', len(text)) + text + struct.pack('<%df' % (n // 4), *range(n // 4)))
+END
+ckpt convert -q gated.safetensors gated --to megatron-legacy --map none $tp 2 2>/dev/null && ckpt diff gated.safetensors gated
+for rank in 0 1; do
+    ckpt cat -a gated/release/mp_rank_0$rank/model_optim_rng.pt model.decoder.layers.0.mlp.linear_fc1.bias
+done
 # other ranks, from files of ranks and from torch_dist; the arguments of the run stay
 ckpt convert -q "$F/mlegacy_gpt2_tp2_pp2/ckpt" one $to 2>/dev/null && ckpt tree one | grep -A 3 'args'
 ckpt convert -q "$F/mcore_llama_distopt_dp2/ckpt" cut $to $tp 2 2>/dev/null && ckpt ls -q cut --include '*.0.*fc*'
 # files under other paths, without writing them
 ckpt convert -n "$hf" no $to $tp 2 | head -3
 # what cannot be divided is refused by name
-for bad in "$tp 4" "$pp 3" "$ep 2" '--map none' '--layout torch' '--to-tag iter_0000005' '--world 2'; do
+for bad in "$tp 4" "$pp 3" "$ep 2" '--map none' '--layout torch' '--to-tag iter_0000005' '--world 2' '--dtype bf16:x*' '--vocab-size 30'; do
     ckpt convert -q "$hf" no $to $bad 2>&1 | grep -v Try
 done
 ckpt convert -q "$F/map_mcore_gptoss/hf" no $to $tp 2
