@@ -144,11 +144,13 @@ static int mrn_in_layer(ckpt_meg_division *d, ckpt_meg_entry *e, const char *res
 static int mrn_place(ckpt_meg_division *d, ckpt_meg_entry *e)
 {
     const char *name = e->tensor->name, *rest;
+    mrn_expert expert;
     uint64_t layer = 0;
 
     e->local = name;
     rest = mrn_layer(name, &layer);
-    if (rest && !strstr(rest, ".experts.weight"))
+    // experts of a layer in one tensor would have to be apart
+    if (rest && (!strstr(rest, ".experts.") || mrn_is_expert(rest, &expert)))
         return mrn_in_layer(d, e, rest, layer);
     if (mrn_after(name, "embedding."))
         return CKPT_OK;
@@ -256,10 +258,53 @@ static void mrn_count(ckpt_meg_division *d)
     }
 }
 
+/* The tensors of a layer: all, those of experts, and those of the first expert. */
+typedef struct mrn_layer_count {
+    uint64_t all, experts, first;
+} mrn_layer_count;
+
+/* Check that no layer, and no expert of a layer, is absent. */
+static int mrn_whole(const ckpt_meg_division *d)
+{
+    mrn_layer_count *n = ckpt_arena_array(d->job->to->arena, d->layers + 1, sizeof *n);
+    uint64_t layer = 0;
+
+    if (!n)
+        return ckpt_fail_memory(d->job->err);
+    memset(n, 0, (d->layers + 1) * sizeof *n);
+    for (size_t i = 0; i < d->job->from->tensors.n; i++) {
+        const ckpt_tensor *t = d->job->from->tensors.at[i];
+        mrn_expert expert = {0};
+        const char *rest = mrn_is_written(t) ? mrn_layer(t->name, &layer) : NULL;
+        bool is = rest && mrn_is_expert(rest, &expert);
+        if (!rest)
+            continue;
+        n[layer].all++;
+        n[layer].experts += is;
+        n[layer].first += is && expert.number == 0;
+    }
+    for (layer = 0; layer < d->layers; layer++) {
+        if (n[layer].all > 0 && n[layer].experts == n[layer].first * d->experts)
+            continue;
+        return ckpt_fail(d->job->err, CKPT_EMISSING,
+                         "%s: decoder.layers.%" PRIu64 " %s, so that no rank's model would be "
+                         "complete",
+                         d->job->from->path, layer,
+                         n[layer].all ? "lacks tensors of some experts" : "is absent");
+    }
+    return CKPT_OK;
+}
+
 /* Check that layers and experts are divided evenly. */
 static int mrn_even(const ckpt_meg_division *d)
 {
+    int64_t known = ckpt_meg_argument(d->job, "num_layers");
+
     // without layers the names are of another layout, and mrn_place says so
+    if (d->layers > 0 && known > 0 && (uint64_t)known != d->layers)
+        return ckpt_fail(d->job->err, CKPT_EMISSING,
+                         "%s: tensors of %" PRIu64 " layers, but the model has %" PRId64,
+                         d->job->from->path, d->layers, known);
     if (d->layers % d->size.pp != 0)
         return ckpt_fail(d->job->err, CKPT_EUNSUPPORTED,
                          "%s: %" PRIu64 " layers cannot be divided evenly among %" PRIu32
@@ -317,6 +362,8 @@ int ckpt_meg_divide(ckpt_meg_division *d)
 
     mrn_count(d);
     rc = mrn_even(d);
+    if (rc == CKPT_OK)
+        rc = mrn_whole(d);
     for (size_t i = 0; rc == CKPT_OK && i < d->job->from->tensors.n; i++) {
         const ckpt_tensor *t = d->job->from->tensors.at[i];
         if (mrn_is_written(t))

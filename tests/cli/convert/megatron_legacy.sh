@@ -54,6 +54,9 @@ for bad in "$tp 4" "$pp 3" "$ep 2" '--map none' '--layout torch' '--to-tag iter_
     ckpt convert -q "$hf" no $to $bad 2>&1 | grep -v Try
 done
 ckpt convert -q "$F/map_mcore_gptoss/hf" no $to $tp 2
+for without in 'model.layers.0.*' 'model.layers.1.*' '*layers.1.*experts.1.w2*'; do
+    ckpt convert -q "$hf" no $to --exclude "$without"
+done
 ckpt convert -q "$deep" no $to $tp 2 --layout local
 ckpt convert -q "$hf" no --to dcp $pp 2
 ckpt verify --made-from "$hf" grid || echo "status $?"
