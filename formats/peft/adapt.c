@@ -105,7 +105,7 @@ static int ad_module_whole(ckpt_adapting *a, const ckpt_adapt_module *m)
         rc = ckpt_adapt_tokens(a, m);
     if (rc == CKPT_OK && any)
         rc = a->config.kind == CKPT_PEFT_KIND_LORA ? ad_module_lora(a, m) : ckpt_adapt_kind(a, m);
-    if (rc == CKPT_OK && !any && m->part[CKPT_PEFT_BASE_WEIGHT])
+    if (rc == CKPT_OK && !any && m->part[CKPT_PEFT_BASE_WEIGHT] && !m->part[CKPT_PEFT_TOKENS])
         rc = ckpt_fail(a->err, CKPT_EMISSING, "%s: %.200s has no tensors of %s", a->opts.path,
                        m->name, ckpt_peft_kind_name(a->config.kind));
     return rc;

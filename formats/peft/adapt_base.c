@@ -187,7 +187,8 @@ int ckpt_adapt_plain(ckpt_adapting *a, const char *name, const ckpt_tensor *by)
     ckpt_tensor *t = ckpt_adapt_find(a, name);
     const char *last = strrchr(name, '.');
     bool is_bias = last && strcmp(last, ".bias") == 0 && strcmp(a->config.bias, "none") != 0;
-    bool saved = ckpt_peft_saves(&a->config, name);
+    // peft saves the head with its embedding, without naming it
+    bool saved = ckpt_peft_saves(&a->config, name) || (a->config.tying && !t && ab_is_head(name));
     bool is_table = t && last && strcmp(last, ".weight") == 0;
 
     if (a->opts.weight != 1)

@@ -76,14 +76,17 @@ static int ai_read(ckpt_adapting *a, const ckpt_adapt_module *m, const ckpt_tens
     return CKPT_OK;
 }
 
-/* Use the rows of a tied head, too: reads compare them with those of the embedding. */
-static int ai_join_head(ckpt_adapting *a, const ckpt_tensor **rows)
+/*
+ * Use a tensor of a tied head, too: reads compare it with that of the embedding.  Either may be
+ * NULL.
+ */
+static int ai_join_head(ckpt_adapting *a, const ckpt_tensor **rows, const ckpt_tensor *head)
 {
-    const ckpt_tensor *head = a->head_rows;
     ckpt_tensor *copy;
 
-    a->head_rows = NULL;
-    if (!head)
+    if (head && !*rows)
+        *rows = head;
+    if (!head || *rows == head)
         return CKPT_OK;
     if (head->n_elems != (*rows)->n_elems || head->shape[0] != (*rows)->shape[0])
         return ckpt_fail(a->err, CKPT_EMISMATCH,
@@ -116,6 +119,7 @@ static int ai_find(ckpt_adapting *a, const ckpt_adapt_module *m, ckpt_tensor **o
                          a->opts.path, rows->name);
     if (!t && strstr(name, "lm_head") && !a->head_rows && rows->ndim == 2) {
         a->head_rows = rows;
+        a->head_base = m->part[CKPT_PEFT_BASE_WEIGHT];
         return CKPT_OK;
     }
     if (!t)
@@ -137,12 +141,31 @@ static int ai_find(ckpt_adapting *a, const ckpt_adapt_module *m, ckpt_tensor **o
     return CKPT_OK;
 }
 
+/*
+ * True if the configuration has one list for an embedding and a head that is tied to it: peft then
+ * saves the rows of the embedding alone.
+ */
+static bool ai_one_list(const ckpt_adapting *a)
+{
+    const ckpt_dict all = ckpt_value_map(a->config.tokens);
+    bool head = false;
+
+    for (uint64_t i = 0; i < all.n; i++) {
+        const char *key = all.at[i].key->as.text.at, *last = strrchr(key, '.');
+
+        head = head || strcmp(last ? last + 1 : key, "lm_head") == 0;
+    }
+    return all.n == 2 && head && !ckpt_adapt_find(a, "lm_head.weight") &&
+           ckpt_value_equal(all.at[0].value, all.at[1].value, 4);
+}
+
 int ckpt_adapt_tokens_end(const ckpt_adapting *a)
 {
     assert(a);
     const ckpt_value *given = a->config.tokens;
     const uint64_t n = !given                       ? 0
                        : given->kind == CKPT_V_LIST ? ckpt_value_seq(given).n > 0
+                       : ai_one_list(a)             ? 1
                                                     : ckpt_value_map(given).n;
 
     if (a->head_rows)
@@ -163,6 +186,7 @@ int ckpt_adapt_tokens(ckpt_adapting *a, const ckpt_adapt_module *m)
     ckpt_tokens o = {.rows = m->part[CKPT_PEFT_TOKENS]};
     ckpt_tensor *t = NULL;
     ckpt_token *token = NULL;
+    const ckpt_tensor *base = m->part[CKPT_PEFT_BASE_WEIGHT];
     int rc = ai_find(a, m, &t);
 
     if (rc != CKPT_OK || !t)
@@ -171,8 +195,12 @@ int ckpt_adapt_tokens(ckpt_adapting *a, const ckpt_adapt_module *m)
     rc = ai_read(a, m, t, &token);
     o.token = token;
     if (rc == CKPT_OK)
-        rc = ai_join_head(a, &o.rows);
+        rc = ai_join_head(a, &o.rows, a->head_rows);
     if (rc == CKPT_OK)
-        rc = ckpt_adapt_hide(&o.base, a, t, NULL, false);
+        rc = ai_join_head(a, &base, a->head_base);
+    if (rc == CKPT_OK) {
+        a->head_rows = a->head_base = NULL;
+        rc = ckpt_adapt_hide(&o.base, a, t, base, false);
+    }
     return rc == CKPT_OK ? ckpt_tokens_put(a->map, t, &o, a->err) : rc;
 }

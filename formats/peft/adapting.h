@@ -26,6 +26,7 @@ typedef struct ckpt_adapting {
     size_t n_items;
     const ckpt_tensor *shared_a, *shared_b; /* VeRA's matrices, which are no item; or NULL */
     const ckpt_tensor *head_rows; /* trained rows of a head that is tied in the base; or NULL */
+    const ckpt_tensor *head_base; /* the unmodified weight of that head in the file; or NULL */
     const ckpt_tensor *table;     /* an embedding that this adapter changes first; or NULL */
     uint64_t n_merged, n_replaced, n_tokens; /* n_tokens: modules with trained tokens */
     ckpt_err *err;

@@ -286,6 +286,7 @@ static int aj_fill(ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err)
     c->rslora = aj_flag(config, "use_rslora");
     c->dora = aj_flag(config, "use_dora");
     c->lora_bias = aj_flag(config, "lora_bias");
+    c->tying = aj_flag(config, "ensure_weight_tying");
     c->fan_in_fan_out = aj_flag(config, "fan_in_fan_out");
     c->bias = bias && bias->kind == CKPT_V_STR ? bias->as.text.at : "none";
     c->odd_init = aj_odd_init(config);

@@ -27,8 +27,9 @@ typedef struct ckpt_peft_config {
     int64_t r;    /* LoRA, LoHa, LoKr, VeRA; else 0 */
     double alpha; /* LoRA, LoHa, LoKr; else 0 */
     bool rslora, dora, lora_bias, fan_in_fan_out;
-    const char *bias;                 /* "none", "all", "lora_only" */
-    const char *odd_init;             /* an initialization that changes the base, or NULL */
+    bool tying;           /* modules_to_save has the head that is tied to an embedding in it, too */
+    const char *bias;     /* "none", "all", "lora_only" */
+    const char *odd_init; /* an initialization that changes the base, or NULL */
     const ckpt_value *ranks, *alphas; /* dicts pattern -> number, or NULL */
     const ckpt_value *saved;          /* list of modules_to_save, or NULL */
     const ckpt_value *parameters;     /* list of target_parameters, or NULL */

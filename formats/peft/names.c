@@ -50,6 +50,7 @@ bool ckpt_peft_parse(ckpt_peft_name *out, const char *name)
         {".oft_embedding_R.weight", CKPT_PEFT_OFT_TABLE},
         {".token_adapter.trainable_tokens_delta", CKPT_PEFT_TOKENS},
         {".trainable_tokens_delta", CKPT_PEFT_TOKENS},
+        {".token_adapter.base_layer.weight", CKPT_PEFT_BASE_WEIGHT},
         {".base_layer.weight", CKPT_PEFT_BASE_WEIGHT},
         {".base_layer.bias", CKPT_PEFT_BASE_BIAS},
     };

@@ -158,8 +158,9 @@ bool ckpt_peft_is_live(const ckpt_map *map)
 
         // other kinds have these names in adapter files only
         file = file || (ckpt_peft_parse(&name, map->tensors.at[i]->name) &&
-                        ckpt_peft_kind_of(name.part) > CKPT_PEFT_KIND_LORA &&
-                        ckpt_peft_kind_of(name.part) < CKPT_PEFT_N_KINDS);
+                        (name.part == CKPT_PEFT_TOKENS ||
+                         (ckpt_peft_kind_of(name.part) > CKPT_PEFT_KIND_LORA &&
+                          ckpt_peft_kind_of(name.part) < CKPT_PEFT_N_KINDS)));
         // PEFT gives this name to a layer in training; adapter files have it for embeddings only
         wrapped = wrapped || strstr(map->tensors.at[i]->name, ".base_layer.weight");
         file = file || at || table;

@@ -67,6 +67,13 @@ OTHERS = {
     'tokens beside lora': ('LoraConfig', 'llama', dict(r=2, target_modules=['q_proj'],
                                                        trainable_token_indices={'embed_tokens': [3, 7], 'lm_head': [1]})),
     'tokens beside lora, tied': ('LoraConfig', 'tied', dict(r=2, target_modules=['q_proj'], trainable_token_indices=[3, 7])),
+    'tokens of both, tied': ('LoraConfig', 'tied', dict(r=2, target_modules=['q_proj'], trainable_token_indices={'embed_tokens': [3, 7], 'lm_head': [3, 7]})),
+    'an embedding with its tied head': ('LoraConfig', 'tied', dict(r=2, target_modules=['q_proj'], modules_to_save=['embed_tokens'], ensure_weight_tying=True)),
+    # with the embedding, which did not change
+    'tokens, whole': ('TrainableTokensConfig', 'llama', dict(token_indices=[7, 59, 0])),
+    'tokens, whole and tied': ('TrainableTokensConfig', 'tied', dict(token_indices=[7, 59, 0])),
+    'tokens beside lora, whole': ('LoraConfig', 'llama', dict(r=2, target_modules=['q_proj'], trainable_token_indices=[3, 7])),
+    'tokens beside lora, whole and tied': ('LoraConfig', 'tied', dict(r=2, target_modules=['q_proj'], trainable_token_indices=[3, 7])),
     'oft of convolutions': ('OFTConfig', 'convnext', dict(oft_block_size=4, target_modules=['patch_embeddings', 'downsampling_layer.1'])),
 }
 
@@ -198,7 +205,7 @@ def other(args, kind, dtype, out, autocast=True):
         shutil.rmtree(path, ignore_errors=True)
     base = model(OTHERS[kind][1], dtype)
     base.save_pretrained(folder['base'], save_original_format=False)
-    trained(kind, base, autocast).save_pretrained(folder['adapter'])
+    trained(kind, base, autocast).save_pretrained(folder['adapter'], save_embedding_layers=True if 'whole' in kind and 'tokens' in kind else 'auto')
     want = PeftModel.from_pretrained(model(OTHERS[kind][1], dtype), folder['adapter'], autocast_adapter_dtype=autocast).merge_and_unload()
     checks.ckpt(args, 'convert', '-q', folder['base'], folder['merged'], '--to', 'hf', '--adapter', folder['adapter'])
     checks.ckpt(args, 'convert', '-q', folder['adapter'], folder['again'], '--to', 'hf')

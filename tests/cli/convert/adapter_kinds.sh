@@ -77,6 +77,7 @@ def make():
     tokens('tokens_three', [3, 1, 2])
     folder('tokens_cut', {'peft_type': 'LORA', 'r': 2, 'lora_alpha': 2, 'trainable_token_indices': [1]},
            {M + 'lora_A.weight': rand(2, IN), M + 'lora_B.weight': rand(OUT, 2)}, {})
+    tokens('tokens_lists', [3, 1], 2, 'a.token_adapter', peft_type='LORA', r=2, lora_alpha=2, token_indices=None, trainable_token_indices={'a': [3, 1], 'lm_head': [3]})
     tokens('tokens_none', [3, 1], peft_type='LORA', r=2, lora_alpha=2, token_indices=None)
     tokens('tokens_head', [3, 1], 2, 'lm_head')
     tokens('tokens_absent', [3, 1], 2, 'c')
@@ -117,7 +118,7 @@ ckpt convert -q base both --to hf --adapter ia3 --adapter oft && ckpt convert -q
 echo "-- refused"
 for kind in loha_half loha_rank loha_wide lokr_both lokr_size lokr_none vera_bare vera_small oft_old oft_series oft_blocks oft_shared oft_terms ia3_turned ia3_wide ia3_mixed \
     ia3_option ia3_absent adalora ia3:0.5 oft:2 \
-    tokens_after tokens_below tokens_twice tokens_three tokens_cut tokens_none tokens_head tokens_absent tokens:2; do
+    tokens_after tokens_below tokens_twice tokens_three tokens_cut tokens_lists tokens_none tokens_head tokens_absent tokens:2; do
     ckpt convert -q base out --to hf --adapter $kind; echo "$kind: status $?"
 done
 ckpt convert -q base out --to hf --adapter ia3 --adapter tokens; echo "status $?"

@@ -23,6 +23,7 @@ static void parses(void **state)
         {BASE "q.lora_magnitude_vector.weight", CKPT_PEFT_MAGNITUDE, "q"},
         {BASE "q.base_layer.weight", CKPT_PEFT_BASE_WEIGHT, "q"},
         {BASE "q.base_layer.bias", CKPT_PEFT_BASE_BIAS, "q"},
+        {BASE "wte.token_adapter.base_layer.weight", CKPT_PEFT_BASE_WEIGHT, "wte"},
         {BASE "score.weight", CKPT_PEFT_PLAIN, "score.weight"},
         {BASE "score.original_module.weight", CKPT_PEFT_ORIGINAL, "score.original_module.weight"},
         {BASE "score.modules_to_save.weight", CKPT_PEFT_PLAIN, "score.modules_to_save.weight"},
