@@ -294,6 +294,40 @@ static int cb_factor(cb_job *j, const ckpt_tensor *like, const ckpt_peft_name *n
     return rc == CKPT_OK ? cb_put(j, m, t, is_a) : rc;
 }
 
+/*
+ * Keep the unmodified embedding that peft saves beside its factors: that of the first adapter with
+ * one.  Reads compare it with those of the other adapters.
+ */
+static int cb_carry(cb_job *j, const ckpt_tensor *like)
+{
+    const size_t at = ckpt_map_index(j->map, like->name, strlen(like->name));
+    ckpt_tensor *t = at == SIZE_MAX ? ckpt_arena_copy(j->map->arena, like, sizeof *like)
+                                    : j->map->tensors.at[at];
+    ckpt_tensor *last = t;
+    int rc = !t               ? ckpt_fail_memory(j->err)
+             : at == SIZE_MAX ? ckpt_map_append(j->map, t, j->err)
+                              : CKPT_OK;
+
+    for (size_t i = 1; rc == CKPT_OK && i < j->n; i++) {
+        const ckpt_tensor *other = cb_find(&j->adapter[i], like->name);
+        ckpt_tensor *copy = other && other != like ? ckpt_nest_hide(j->map, other, j->err) : NULL;
+
+        if (!other || other == like)
+            continue;
+        if (other->ndim != t->ndim || other->dtype != t->dtype ||
+            memcmp(other->shape, t->shape, t->ndim * sizeof *t->shape) != 0)
+            return ckpt_fail(j->err, CKPT_EMISMATCH,
+                             "%s: %.200s has another shape or dtype than in another adapter: they "
+                             "are adapters of different bases",
+                             j->adapter[i].path, like->name);
+        rc = copy ? CKPT_OK : CKPT_ELIMIT;
+        if (copy)
+            last->twin = copy;
+        last = copy;
+    }
+    return rc;
+}
+
 /* Combine all factors, those of the first adapter first. */
 static int cb_all(cb_job *j)
 {
@@ -310,7 +344,7 @@ static int cb_all(cb_job *j)
             for (size_t b = 0; b < i; b++)
                 before = before || cb_find(&j->adapter[b], t->name);
             if (!before && ckpt_peft_parse(&name, t->name))
-                rc = cb_factor(j, t, &name);
+                rc = cb_is_factor(name.part) ? cb_factor(j, t, &name) : cb_carry(j, t);
         }
     }
     return rc;
@@ -340,14 +374,29 @@ static int cb_check_config(const cb_job *j, const cb_adapter *a)
                             c->path, why);
 }
 
+/* True for the unmodified weight of an embedding that has factors: peft saves both. */
+static bool cb_is_table(const cb_job *j, const cb_adapter *a, const ckpt_peft_name *name)
+{
+    const char *factor =
+        name->part == CKPT_PEFT_BASE_WEIGHT
+            ? ckpt_arena_printf(j->map->arena, "base_model.model.%.*s.lora_embedding_A",
+                                (int)name->n, name->module)
+            : NULL;
+
+    return factor && cb_find(a, factor);
+}
+
 /* Check an adapter's tensors, and find its largest rank. */
 static int cb_check_tensors(const cb_job *j, cb_adapter *a)
 {
     for (size_t i = 0; i < a->map->tensors.n; i++) {
         const ckpt_tensor *t = a->map->tensors.at[i];
         ckpt_peft_name name;
+        const bool known = ckpt_peft_parse(&name, t->name);
 
-        if (!ckpt_peft_parse(&name, t->name) || !cb_is_factor(name.part))
+        if (known && !t->owner && cb_is_table(j, a, &name))
+            continue;
+        if (!known || !cb_is_factor(name.part))
             return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
                              "%s: %.200s is neither A nor B of LoRA, and only these are combined: "
                              "merge each adapter into the base (ckpt convert --adapter)",

@@ -35,6 +35,15 @@ folder('other', ['h.0.q'], 1, {'base_model_name_or_path': 'y'})
 folder('ranked', ['h.0.q'], 1, {'r': 4})
 folder('wide', [], 1, {}, {'base_model.model.h.0.q.lora_A.weight': ([1, 4], [1] * 4), 'base_model.model.h.0.q.lora_B.weight': ([2, 1], [1] * 2)})
 folder('half', [], 1, {}, {'base_model.model.h.0.q.lora_A.weight': ([1, 3], [1] * 3)})
+def table(name, rank, base, width=3):
+    m = 'base_model.model.emb.'
+    folder(name, [], rank, {'target_modules': ['emb']}, {m + 'lora_embedding_A': ([rank, 4], [len(name) + i for i in range(4 * rank)]),
+        m + 'lora_embedding_B': ([width, rank], [i for i in range(width * rank)]), m + 'base_layer.weight': ([4, width], [base] * 4 * width)})
+table('table', 1, 7)
+table('table_more', 2, 7)
+table('table_other', 1, 8)
+table('table_wide', 1, 7, 4)
+write('base/emb.safetensors', {'emb.weight': ([4, 3], [7] * 12)})
 EOP
 python3 make.py
 echo "-- cat: the update of the result is the sum of all updates"
@@ -52,6 +61,10 @@ ckpt convert -q one one_bf16 --to hf --dtype bf16 && ckpt convert -q second seco
 ckpt merge -q -o mixed --method cat one_bf16 second && ckpt ls mixed | grep lora
 ckpt merge -q -o narrow --method cat one_bf16 second_bf16 && ckpt ls narrow | grep lora
 ckpt convert -q base sum --to hf --adapter one_bf16 --adapter second && ckpt convert -q base mixed_sum --to hf --adapter mixed && ckpt diff sum mixed_sum --tol 1e-6
+echo "-- embeddings, with the unmodified weight that peft saves"
+ckpt merge -q -o tables --method cat one table:2 table_more && ckpt ls tables
+ckpt convert -q base/emb.safetensors emb.safetensors --adapter table:2 --adapter table_more && ckpt convert -q base/emb.safetensors emb_once.safetensors --adapter tables 2>&1 | sed 's/^.*: the base/the base/'
+ckpt merge -q -o tables_only --method cat table:2 table_more && ckpt convert -q base/emb.safetensors emb_once.safetensors --adapter tables_only && ckpt diff emb.safetensors emb_once.safetensors --tol 1e-4
 echo "-- refused"
 try() { ckpt merge -q -o out "$@"; echo "status $?"; }
 try one second
@@ -65,6 +78,8 @@ try --method cat --no-normalize one second
 try --method cat --base base one second
 try --method cat --to safetensors one second
 try --method cat --strict one other
+try --method cat table table_other
+try --method cat table table_wide
 mkdir renamed && cp one/adapter_model.safetensors renamed/first.safetensors && cp third/adapter_model.safetensors renamed/next.safetensors
 try renamed/first.safetensors renamed/next.safetensors
 try --method task_arithmetic --base base renamed/first.safetensors
