@@ -165,7 +165,7 @@ $(B)/obj/tools/report/style.o: OWN_CPPFLAGS += -I$(B)/gen
 $(B)/obj/engine/device/%.o: CFLAGS := $(CFLAGS) -O3 -fno-math-errno -fno-trapping-math
 $(B)/obj/engine/comm/%.o: CFLAGS := $(CFLAGS) -O3
 # arithmetic on whole tensors: loops that are worth wide registers
-$(B)/obj/libckpt/transform/merge/ops.o $(B)/obj/formats/peft/lora.o $(B)/obj/formats/peft/product.o $(B)/obj/formats/peft/update.o $(B)/obj/formats/peft/truncate.o $(B)/obj/formats/peft/symmetric.o $(B)/obj/libckpt/transform/dequant_words.o $(B)/obj/libckpt/transform/requant_codes.o $(B)/obj/libckpt/transform/requant_group.o $(B)/obj/libckpt/copy/mean.o: CFLAGS := $(CFLAGS) -O3
+$(B)/obj/libckpt/transform/merge/ops.o $(B)/obj/formats/peft/lora.o $(B)/obj/formats/peft/product.o $(B)/obj/formats/peft/rotation.o $(B)/obj/formats/peft/update.o $(B)/obj/formats/peft/truncate.o $(B)/obj/formats/peft/symmetric.o $(B)/obj/libckpt/transform/dequant_words.o $(B)/obj/libckpt/transform/requant_codes.o $(B)/obj/libckpt/transform/requant_group.o $(B)/obj/libckpt/copy/mean.o: CFLAGS := $(CFLAGS) -O3
 $(B)/obj/engine/comm/mpi.o: OWN_CPPFLAGS += $(if $(MPI_LIBS),-DZT_HAVE_MPI $(MPI_CFLAGS))
 $(B)/obj/engine/cuda/load.o: OWN_CPPFLAGS += $(if $(NVCC),-DZT_HAVE_CUDA)
 

@@ -11,6 +11,8 @@
 
 #include "formats/peft/update.h"
 
+enum { RN_ROWS = 16 /* of the series that are computed together */ };
+
 /* Scale the parameters of a block to a norm of at most eps over the root of n blocks (COFT). */
 static void rn_constrain(const ckpt_update *o, float *v, uint64_t n_values, uint64_t n)
 {
@@ -43,37 +45,65 @@ static float *rn_at(const ckpt_update *o, float *r, uint64_t i, uint64_t k)
     return o->before ? &r[i * o->block + k] : &r[k * o->block + i];
 }
 
-/* r = the first terms of the series; power and row are room for powers of q. */
-static void rn_series(const ckpt_update *o, float *r, const double *q, double *row)
+/* Rows first..first+n-1 of the series. */
+typedef struct rn_rows {
+    uint64_t first, n;
+    double *power, *next, *sum; /* [n, s] */
+} rn_rows;
+
+/* next = power q, for all rows together, because each row of q is then read once. */
+static void rn_multiply(const rn_rows *x, const double *q, uint64_t s)
+{
+    memset(x->next, 0, x->n * s * sizeof *x->next);
+    for (uint64_t m = 0; m < s; m++) {
+        for (uint64_t i = 0; i < x->n; i++) {
+            const double by = x->power[i * s + m];
+            double *next = x->next + i * s;
+
+            for (uint64_t k = 0; k < s; k++)
+                next[k] += by * q[m * s + k];
+        }
+    }
+}
+
+/* Compute some rows of r, the first terms of the series. */
+static void rn_some(const ckpt_update *o, float *r, const double *q, rn_rows *x)
 {
     const uint64_t s = o->block;
     const uint32_t n = o->neumann_terms;
     // peft adds at least the third power once it has the second
     const uint32_t last = n <= 2 ? n - 1 : n == 3 ? 3 : n - 1;
 
+    for (uint64_t i = 0; i < x->n * s; i++) {
+        x->power[i] = n > 1 ? q[x->first * s + i] : 0;
+        x->sum[i] = 2 * x->power[i] + (i / s + x->first == i % s ? 1 : 0);
+    }
+    for (uint32_t p = 2; p <= last; p++) {
+        double *swap = x->power;
+
+        rn_multiply(x, q, s);
+        for (uint64_t i = 0; i < x->n * s; i++)
+            x->sum[i] += (p == last ? 1 : 2) * x->next[i];
+        x->power = x->next;
+        x->next = swap;
+    }
+    for (uint64_t i = 0; i < x->n * s; i++)
+        *rn_at(o, r, x->first + i / s, i % s) = (float)x->sum[i];
+}
+
+/* r = the first terms of the series; work: room for s + 3 rows. */
+static void rn_series(const ckpt_update *o, float *r, const double *q, double *work)
+{
+    const uint64_t s = o->block, most = (s + 3) / 3, n = most < RN_ROWS ? most : RN_ROWS;
+
     // a row of the powers follows from the row of the power before
-    for (uint64_t i = 0; i < s; i++) {
-        double *power = row, *next = row + s, *sum = row + 2 * s;
+    for (uint64_t first = 0; first < s; first += n) {
+        rn_rows x = {.first = first, .n = s - first < n ? s - first : n};
 
-        for (uint64_t k = 0; k < s; k++) {
-            power[k] = n > 1 ? q[i * s + k] : 0;
-            sum[k] = 2 * power[k] + (i == k ? 1 : 0);
-        }
-        for (uint32_t p = 2; p <= last; p++) {
-            double *swap = power;
-
-            memset(next, 0, s * sizeof *next);
-            for (uint64_t m = 0; m < s; m++) {
-                for (uint64_t k = 0; k < s; k++)
-                    next[k] += power[m] * q[m * s + k];
-            }
-            for (uint64_t k = 0; k < s; k++)
-                sum[k] += (p == last ? 1 : 2) * next[k];
-            power = next;
-            next = swap;
-        }
-        for (uint64_t k = 0; k < s; k++)
-            *rn_at(o, r, i, k) = (float)sum[k];
+        x.power = work;
+        x.next = work + x.n * s;
+        x.sum = work + 2 * x.n * s;
+        rn_some(o, r, q, &x);
     }
 }
 
@@ -92,10 +122,11 @@ static void rn_eliminate(double *m, double *x, uint64_t s, uint64_t pivot)
 
         if (i == pivot || factor == 0)
             continue;
-        for (uint64_t k = 0; k < s; k++) {
+        // the pivot's row has zeros before the pivot
+        for (uint64_t k = pivot; k < s; k++)
             m[i * s + k] -= factor * m[pivot * s + k];
+        for (uint64_t k = 0; k < s; k++)
             x[i * s + k] -= factor * x[pivot * s + k];
-        }
     }
 }
 
