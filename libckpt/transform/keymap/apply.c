@@ -731,6 +731,8 @@ int ckpt_remap_apply(ckpt_map *map, ckpt_remap *r, const ckpt_remap_how *how, ck
         rc = ckpt_rm_agrees(map, &s.facts, s.in->to, err);
     if (rc == CKPT_OK && s.facts.lora)
         rc = ckpt_rm_lora_width(map, ckpt_rm_fact(&s.facts, "hidden_size"), err);
+    if (rc == CKPT_OK && s.facts.lora)
+        rc = ckpt_rm_lora_sizes(map, &s.facts, err);
     if (rc == CKPT_OK)
         rc = ap_run(&s);
     if (size) {

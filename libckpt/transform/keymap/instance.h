@@ -148,4 +148,14 @@ int ckpt_rm_lora_width(const ckpt_map *map, const ckpt_value *hidden, ckpt_err *
 int ckpt_rm_lora_check(const ckpt_rm_instance *in, const ckpt_rm_rule *rule, bool *name,
                        ckpt_err *err);
 
+/* ---- lora_sizes.c ---- */
+
+/*
+ * Refuse an adapter that has other numbers of layers, key heads or inner features than the
+ * configuration states: a model of the same width may differ in these.
+ *
+ * Errors   CKPT_EMISMATCH
+ */
+int ckpt_rm_lora_sizes(const ckpt_map *map, const ckpt_rm_facts *f, ckpt_err *err);
+
 #endif

@@ -36,6 +36,17 @@ echo "-- another model's configuration"
 sed 's/"hidden_size": 16/"hidden_size": 64/' base/config.json >other.json
 ckpt convert -q in x.gguf --config other.json || echo "status $?"
 ckpt convert -q a.gguf x --to hf --config other.json || echo "status $?"
+for change in 's/"num_hidden_layers": 2/"num_hidden_layers": 1/' 's/}/, "intermediate_size": 48}/' 's/"num_key_value_heads": 2/"num_key_value_heads": 4/'; do
+    sed "$change" base/config.json >other.json
+    # k_proj and gate_proj as the base of the same widths has them
+    mkdir -p wide; cp in/adapter_config.json wide
+    echo "base_model.model.model.layers.{i}.self_attn.v_proj.{p...} = base_model.model.model.layers.{i}.self_attn.k_proj.{p...}
+base_model.model.model.layers.{i}.self_attn.q_proj.{p...} = base_model.model.model.layers.{i}.mlp.gate_proj.{p...}" >rules
+    ckpt convert -q -f in/adapter_model.safetensors wide/adapter_model.safetensors --rename rules
+    sed -i 's/"q_proj"/"gate_proj"/; s/"v_proj"/"k_proj"/' wide/adapter_config.json
+    ckpt convert -q wide x.gguf --config other.json || echo "status $?"
+done
+ckpt convert -q -f wide wide.gguf $base && ckpt ls wide.gguf | tail -1
 sed 's/"llama"/"qwen2"/' base/config.json >other.json
 ckpt convert -q a.gguf x --to hf --config other.json --strict || echo "status $?"
 ckpt convert -q "$FIXTURES/gguf_llama_deep/Q4_0.gguf" x --to hf --config other.json --strict || echo "status $?"
