@@ -12,12 +12,17 @@
 
 #include <string.h>
 
-/* True for numbers of at most 8 bits, or bytes or words that pack such numbers: only these have
- * scales. */
+/* True for the numbers that are scaled or looked up: all but wide floats and masks. */
 static bool qz_is_small(ckpt_dtype d)
 {
     return d == CKPT_F8_E4M3 || d == CKPT_F8_E5M2 || d == CKPT_I8 || d == CKPT_U8 ||
-           d == CKPT_I32 || d == CKPT_U32;
+           d == CKPT_I16 || d == CKPT_I32 || d == CKPT_U32 || d == CKPT_I64;
+}
+
+/* True for dtypes of numbers that only kinds with names of their own have. */
+static bool qz_is_wide(ckpt_dtype d)
+{
+    return d == CKPT_I16 || d == CKPT_I64;
 }
 
 /* Set *yes if the map has this name with its last `cut` bytes replaced by `end`. */
@@ -39,21 +44,37 @@ static int qz_scaled(const ckpt_map *map, const ckpt_tensor *t, bool *yes)
 {
     static const struct {
         const char *end, *scales;
-    } forms[] = {{"", "_scale_inv"},
-                 {"", "_scale"},
-                 {"_packed", "_scale"},
-                 {"_qdata", "_scale"},
-                 {"_blocks", "_scales"},
-                 {".qweight", ".scales"},
-                 {".weight", ".weight.absmax"},
-                 {".weight", ".SCB"},
-                 {".weight", ".scales"}};
+    } forms[] = {
+        // kinds that are refused: EXL2, EXL3, HQQ and SINQ, AQLM, VPTQ, quanto, EETQ, Marlin's 2:4,
+        // HIGGS, SpQR, Four Over Six
+        {".q_weight", ".q_scale"},
+        {".trellis", ".suh"},
+        {".W_q", ".scale"},
+        {".codes", ".codebooks"},
+        {".indices", ".centroids.weight"},
+        {"._data", "._scale"},
+        {".weight", ".weight_scales"},
+        {".weight_packed", ".scale_packed"},
+        {".weight", ".tables2"},
+        {".dense_weights", ".row_offsets"},
+        {".quantized_weight_values", ".quantized_weight_scale_factors"},
+        {"", "_scale_inv"},
+        {"", "_scale"},
+        {"_packed", "_scale"},
+        {"_qdata", "_scale"},
+        {"_blocks", "_scales"},
+        {".qweight", ".scales"},
+        {".weight", ".weight.absmax"},
+        {".weight", ".SCB"},
+        {".weight", ".scales"}};
     size_t n = strlen(t->name);
     int rc = CKPT_OK;
 
     *yes = false;
     for (size_t i = 0; rc == CKPT_OK && !*yes && i < sizeof forms / sizeof *forms; i++) {
         size_t cut = strlen(forms[i].end);
+        if (cut == 0 && qz_is_wide(t->dtype))
+            continue;
         // only MLX's words are unsigned, and only they have the last form
         if ((t->dtype == CKPT_U32) != (i + 1 == sizeof forms / sizeof *forms))
             continue;
