@@ -21,6 +21,7 @@ extern const ckpt_directory ckpt_directory_consolidated;
 extern const ckpt_directory ckpt_directory_hf;
 extern const ckpt_directory ckpt_directory_hf_bin;
 extern const ckpt_directory ckpt_directory_hf_sharded;
+extern const ckpt_directory ckpt_directory_pipeline;
 
 const ckpt_format *const ckpt_formats[] = {
     &ckpt_format_torch,
@@ -46,5 +47,6 @@ const ckpt_directory *const ckpt_directories[] = {
     &ckpt_directory_hf_sharded,
     &ckpt_directory_gguf,
     &ckpt_directory_consolidated,
+    &ckpt_directory_pipeline,
     NULL,
 };

@@ -46,5 +46,8 @@ int ckpt_hf_scatter_bin(ckpt_map *to, const ckpt_map *from, const ckpt_target *t
 
 extern const ckpt_directory ckpt_directory_hf;
 extern const ckpt_directory ckpt_directory_hf_bin;
+extern const ckpt_directory ckpt_directory_pipeline; /* a folder of such folders */
+
+#define CKPT_HF_PIPELINE "diffusers" /* its name */
 
 #endif

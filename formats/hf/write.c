@@ -353,6 +353,12 @@ static int hfw_note_mixed(hfw_writer *w, const ckpt_target *target)
  */
 static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *target)
 {
+    // the names have the components in front, with which no program loads them
+    if (from->format && strcmp(from->format, CKPT_HF_PIPELINE) == 0)
+        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                         "%s is a pipeline of several models: convert its components one by one, "
+                         "such as %s/unet, and copy its other files",
+                         from->path, from->path);
     w->shard = ckpt_alloc(w->to->tensors.n * sizeof *w->shard);
     w->adapter = hfw_is_adapter(from);
     // PEFT cannot read shards

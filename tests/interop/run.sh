@@ -144,9 +144,9 @@ if [ -x "$venv/bin/python" ]; then
     part tests/interop/kin.py --bin "$bin"
     part tests/interop/adapters.py --bin "$bin"
     if [ -d "$venv/diffusers" ]; then
-        part tests/interop/diffusion_lora.py --bin "$bin" "$venv/diffusers"
+        part tests/interop/diffusion.py --bin "$bin" "$venv/diffusers"
     else
-        echo "-- diffusion_lora.py: skipped ($venv/diffusers is absent; run with --install)"
+        echo "-- diffusion.py: skipped ($venv/diffusers is absent; run with --install)"
     fi
     # mergekit wants versions of its own: a venv beside, whose programs MERGEKIT names
     part tests/interop/merge.py --bin "$bin"

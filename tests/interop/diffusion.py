@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""LoRA of diffusion models in the names of kohya, diffusers and ComfyUI, beside diffusers.
+"""Pipelines of diffusers, and LoRA in the names of kohya, diffusers and ComfyUI, beside diffusers.
 
-  diffusion_lora.py --bin build/bin DIFFUSERS [NAME...]
+  diffusion.py --bin build/bin DIFFUSERS [NAME...]
 
 DIFFUSERS is a folder with the package.  An adapter of every linear layer and convolution of Stable Diffusion 1.5, SDXL and Flux, in
 kohya's names, goes to diffusers', to ComfyUI's and back without a changed byte; diffusers' own converter finds the same modules in it.
-With small models of these architectures, the outputs with ckpt's file are those with kohya's file, which diffusers converts itself.
+With small models of these architectures, the outputs with ckpt's file are those of the sums that kohya's file states.  A pipeline that
+diffusers saved is read as one source, and diffusers loads a component that ckpt wrote.
 """
 import argparse
 import os
@@ -308,6 +309,26 @@ def saved(a, family, tmp):
     return problems
 
 
+def small_pipeline():
+    """Stable Diffusion with few channels."""
+    vae = diffusers.AutoencoderKL(block_out_channels=(8, 8), norm_num_groups=4, down_block_types=['DownEncoderBlock2D'] * 2,
+                                  up_block_types=['UpDecoderBlock2D'] * 2)
+    return diffusers.StableDiffusionPipeline(unet=main_model('sd', True), vae=vae, text_encoder=text_encoders('sd')['text_encoder'], tokenizer=None,
+                                             scheduler=diffusers.DDIMScheduler(), safety_checker=None, feature_extractor=None, requires_safety_checker=False)
+
+
+def pipeline(a, tmp):
+    """All tensors of a saved pipeline; a component in another dtype and in shards."""
+    pipe, folder, one = small_pipeline(), os.path.join(tmp, 'pipe'), os.path.join(tmp, 'one.safetensors')
+    pipe.save_pretrained(folder)
+    ckpt(a, 'convert', '-qf', folder, one, '--to', 'safetensors')
+    found = {c + '/' + k: v for c in ('unet', 'vae', 'text_encoder') for k, v in getattr(pipe, c).state_dict().items()}
+    problems = ['pipeline: ' + k for k in same(found, load_file(one))[:3]]
+    ckpt(a, 'convert', '-qf', os.path.join(folder, 'unet'), os.path.join(tmp, 'unet'), '--to', 'hf', '--dtype', 'bf16', '--max-shard-size', '1MB')
+    unet16 = diffusers.UNet2DConditionModel.from_pretrained(os.path.join(tmp, 'unet'), torch_dtype=torch.bfloat16)
+    return problems + ['unet: ' + k for k in same({k: v.bfloat16() for k, v in pipe.unet.state_dict().items()}, unet16.state_dict())[:3]]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--bin', required=True)
@@ -329,9 +350,11 @@ def main():
             tally.call('%s: all names' % family, every_name, a, family, tmp)
             tally.call('%s: outputs' % family, computed, a, family, tmp)
             tally.call('%s: saved by diffusers' % family, saved, a, family, tmp)
+            if family == 'sd':
+                tally.call('sd: pipeline', pipeline, a, tmp)
             if family == 'flux':
                 tally.call('flux: block-diagonal', computed, a, 'flux', tmp, ('qkv', 'linear1'))
-    return tally.end('LoRA of diffusion models')
+    return tally.end('diffusion models')
 
 
 if __name__ == '__main__':

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# A pipeline of diffusers is one source: each tensor has its component's name in front.
+src=$FIXTURES/diffusers
+mkdir -p pipe/scheduler pipe/tokenizer && cp -r "$src" pipe/unet && cp -r "$src" pipe/vae
+echo '{}' >pipe/scheduler/scheduler_config.json && echo '{}' >pipe/tokenizer/tokenizer_config.json
+ckpt convert -q "$src" fp16 --to hf --dtype f16 --max-shard-size 4KB
+cat >pipe/model_index.json <<'END'
+{"_class_name": "TestPipeline", "_diffusers_version": "0.42.1", "unet": ["diffusers", "UNet2DModel"], "vae": ["diffusers", "UNet2DModel"],
+ "scheduler": ["diffusers", "DDPMScheduler"], "tokenizer": ["transformers", "CLIPTokenizerFast"], "safety_checker": [null, null], "requires_safety_checker": false}
+END
+ckpt ls pipe | grep 'conv_in\|tensors' && ckpt info pipe && ckpt verify -q pipe && ckpt diff pipe pipe/model_index.json
+echo "-- shards and another dtype in one component"
+cp -r pipe other && rm other/vae/* && cp fp16/* other/vae
+ckpt diff pipe other | sed -n '1p;$p' && ckpt verify -q other && ckpt convert -q other one.safetensors --to safetensors --include 'vae/*' && ckpt ls one.safetensors | head -n 2
+echo "-- written as a pipeline: not yet"
+ckpt convert -q pipe out --to hf || echo "status $?"
+ckpt merge -q pipe:1 other:1 -o out --method linear || echo "status $?"
+ckpt convert -q pipe/unet unet --to hf --dtype bf16 && ls unet && ls -d out 2>/dev/null
+echo "-- a component goes, weights go, a shard goes"
+rm -r other/scheduler && { ckpt ls other || echo "status $?"; }
+mkdir other/scheduler && rm other/vae/*-00002-of-* && { ckpt verify other || echo "status $?"; }
+rm other/vae/*safetensors* && { ckpt ls other || echo "status $?"; }
+echo "-- no pipelines"
+mkdir none && for text in '{"unet": ["diffusers", null]}' '{"a/b": ["diffusers", "UNet2DModel"]}' '[]' '{'; do
+    echo "$text" >none/model_index.json && { ckpt ls none || echo "status $?"; }
+done
