@@ -2,8 +2,8 @@
 /*
  * quant_parts.c: checks that each quantized weight has the tensors that its numbers need.
  *
- * Names are those of transformers 5.23, compressed-tensors 0.20, bitsandbytes 0.50, and of GPTQ's
- * and AWQ's kernels.  Other methods are not checked.
+ * Names are those of transformers 5.23, compressed-tensors 0.20, bitsandbytes 0.50, torchao 0.18,
+ * and of GPTQ's and AWQ's kernels.  Other methods are not checked.
  */
 #include "formats/hf/whole.h"
 
@@ -40,6 +40,7 @@ static const hfq_kind hfq_kinds[] = {
     {"compressed-tensors", ".weight", CKPT_F8_E4M3, 0, {"_scale"}},
     {"fbgemm_fp8", "", CKPT_F8_E4M3, 0, {"_scale"}},
     {"modelopt", ".weight", CKPT_F8_E4M3, 0, {"_scale"}},
+    {"torchao", "_qdata", CKPT_DTYPE_NONE, 5, {"scale|scale_and_zero|group_scale"}},
     {"fp8", "", CKPT_F8_E4M3, 0, {"_scale_inv|_scale"}},
 };
 

@@ -36,6 +36,11 @@ static const part_case cases[] = {
     {"awq", "quantized by awq", {{"q.weight", CKPT_U8}, {"q.weight.absmax", CKPT_F32}}},
     {"fp8", "quantized by fp8", {{"q.weight", CKPT_I8}}},
     {"torchao", NULL, {{"q.weight", CKPT_BF16}}},
+    {"torchao", NULL, {{"q._weight_qdata", CKPT_I8}, {"q._weight_scale", CKPT_F32}}},
+    {"torchao", NULL, {{"q._weight_qdata", CKPT_I32}, {"q._weight_scale_and_zero", CKPT_BF16}}},
+    {"torchao",
+     "q._weight_scale",
+     {{"q._weight_qdata", CKPT_I8}, {"q._weight_zero_point", CKPT_I8}, {"k.weight", CKPT_BF16}}},
     {"compressed-tensors", NULL, {{"q.weight", CKPT_BF16}}}, // without groups
     {"compressed-tensors", "q.weight_scale", {{"q.weight", CKPT_F8_E4M3}, {"k.weight", CKPT_BF16}}},
     {"compressed-tensors",
