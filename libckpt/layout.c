@@ -25,6 +25,8 @@ typedef struct lay_work {
     ckpt_dtype_rules rules;
     /* floating tensors without a matching rule, by their output dtype */
     uint64_t n_kept[CKPT_N_DTYPES];
+    uint64_t n_wide; /* tensors that stay F32 by their names, and the last of them */
+    const char *wide;
     ckpt_err *err;
 } lay_work;
 
@@ -47,6 +49,12 @@ static ckpt_dtype lay_dtype(const ckpt_tensor *t, ckpt_dtype wanted)
 static ckpt_dtype lay_wanted(lay_work *w, const ckpt_tensor *t)
 {
     ckpt_dtype wanted = w->rules.n ? ckpt_dtypes_of(&w->rules, t) : w->dtype;
+
+    if (!w->rules.n && ckpt_dtype_stays(t->name, t->dtype, wanted)) {
+        w->n_wide++;
+        w->wide = t->name;
+        return CKPT_DTYPE_NONE;
+    }
 
     // a block type for all: the format selects the tensors that get it
     if (!w->rules.n && ckpt_dtype_packed(wanted))
@@ -199,6 +207,14 @@ static int lay_all(ckpt_map *to, const ckpt_map *from, const ckpt_target *target
         rc = lay_kept(&w);
     if (rc == CKPT_OK && target->dtypes)
         rc = lay_held(&w);
+    if (rc == CKPT_OK && w.n_wide > 0)
+        rc =
+            ckpt_map_note(to, CKPT_INFO, err,
+                          "%" PRIu64 " tensor%s, such as %.200s, keep%s F32, in which Megatron and "
+                          "transformers hold them in a model of any dtype (--dtype %s:'*' converts "
+                          "them, too)",
+                          w.n_wide, w.n_wide == 1 ? "" : "s", w.wide, w.n_wide == 1 ? "s" : "",
+                          ckpt_dtype_name(target->dtype));
     if (rc == CKPT_OK && target->dtype != CKPT_DTYPE_NONE)
         rc = lay_unchanged(to, from, target->dtype, err);
     ckpt_vec_free(&w.rules);

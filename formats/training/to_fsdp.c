@@ -14,6 +14,7 @@
 #include "formats/training/write_job.h"
 #include "libckpt/base/cast.h"
 #include "libckpt/base/number.h"
+#include "libckpt/transform/dtypes.h"
 
 uint64_t ckpt_train_fsdp_rows(uint64_t rows, uint32_t ranks, uint32_t rank, uint64_t *start)
 {
@@ -28,6 +29,7 @@ ckpt_dtype ckpt_train_written(const ckpt_target *target, const ckpt_tensor *t)
 {
     assert(target && t);
     bool converts = target->dtype != CKPT_DTYPE_NONE &&
+                    !ckpt_dtype_stays(t->name, t->dtype, target->dtype) &&
                     (target->dtype == t->dtype || ckpt_cast_find(target->dtype, t->dtype));
 
     return converts ? target->dtype : t->dtype;

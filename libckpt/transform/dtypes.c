@@ -69,6 +69,18 @@ ckpt_dtype ckpt_dtypes_of(ckpt_dtype_rules *rules, const ckpt_tensor *t)
     return found;
 }
 
+bool ckpt_dtype_stays(const char *name, ckpt_dtype has, ckpt_dtype wanted)
+{
+    static const char *const leaves[] = {"expert_bias", "expert_bias_E", "e_score_correction_bias"};
+    const char *dot = strrchr(name, '.'), *leaf = dot ? dot + 1 : name;
+    bool is = false;
+
+    for (size_t i = 0; i < sizeof leaves / sizeof *leaves; i++)
+        is |= strcmp(leaf, leaves[i]) == 0;
+    return is && wanted != CKPT_DTYPE_NONE && ckpt_dtype_get(has)->kind == CKPT_IS_FLOAT &&
+           ckpt_dtype_get(has)->bits >= 32 && ckpt_dtype_get(wanted)->bits < 32;
+}
+
 int ckpt_dtypes_used(const ckpt_dtype_rules *rules, ckpt_err *err)
 {
     for (size_t i = 0; i < rules->n; i++) {

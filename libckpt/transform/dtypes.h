@@ -34,6 +34,17 @@ int ckpt_dtypes_parse(ckpt_dtype_rules *out, ckpt_arena *arena, const char *text
 ckpt_dtype ckpt_dtypes_of(ckpt_dtype_rules *rules, const ckpt_tensor *t);
 
 /*
+ * True if a tensor stays in 32 bits although one narrower dtype is wanted for all tensors, because
+ * programs hold it in F32 in a model of any dtype: the bias by which routers choose experts, whose
+ * differences are smaller than the steps of 16 bits.
+ *
+ * Source  _maintain_float32_expert_bias (megatron/core/transformer/moe/router.py) and
+ *         _keep_in_fp32_modules_strict (e_score_correction_bias) of transformers 5; torchtitan's
+ *         buffer expert_bias
+ */
+bool ckpt_dtype_stays(const char *name, ckpt_dtype has, ckpt_dtype wanted);
+
+/*
  * Check that every rule had an effect.
  *
  * Errors  CKPT_EUSAGE, with the first useless rule and the reason
