@@ -511,7 +511,8 @@ static int convert_run(cli_args *cli, ckpt_err *err)
     convert_job job = {.from = map,
                        .target = a->write.target,
                        .run = a->write.cli.run,
-                       .quiet = a->write.cli.quiet};
+                       .quiet = a->write.cli.quiet,
+                       .merged = a->adapters.n > 0};
     if (rc == CKPT_OK)
         rc = plan_carry_out(&job, &a->write, err);
     training_free(&a->write);

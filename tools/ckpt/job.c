@@ -114,8 +114,11 @@ void job_warn_values(const convert_job *j)
     const ckpt_run_report *r = &j->report;
 
     if (r->n_source_nan || r->n_source_inf)
-        say_warning("the source has %" PRIu64 " NaN and %" PRIu64 " infinite elements",
-                    r->n_source_nan, r->n_source_inf);
+        say_warning("the source has %" PRIu64 " NaN and %" PRIu64 " infinite elements%s",
+                    r->n_source_nan, r->n_source_inf,
+                    j->merged ? ", counted after the merge: ckpt verify shows whether the model, "
+                                "or one merged into it, has them"
+                              : "");
     if (r->n_over)
         say_warning("%" PRIu64 " values were beyond the range of their new dtype", r->n_over);
     if (r->n_records_no_crc && map_has_records(j->from))

@@ -17,6 +17,7 @@ typedef struct convert_job {
     ckpt_target target;
     ckpt_run_opts run;
     bool quiet;
+    bool merged;       /* an adapter or another model is merged into the source */
     const char *doing; /* the verb of the progress line; NULL: "converting" */
     /* adds members to the report in JSON; or NULL */
     void (*more)(struct json_out *j, const void *ctx);

@@ -391,6 +391,7 @@ static int merge_run_verb(cli_args *cli, ckpt_err *err)
                        .target = a->write.target,
                        .run = a->write.cli.run,
                        .quiet = a->write.cli.quiet,
+                       .merged = true,
                        .doing = "merging"};
     if (rc == CKPT_OK)
         rc = plan_carry_out(&job, &a->write, err);
