@@ -450,7 +450,9 @@ static int trn_factors(trn_space *s)
     double *image = ckpt_alloc((t->rows + 1) * TRN_BLOCK * sizeof *image);
     int rc = image ? CKPT_OK : ckpt_fail_memory(s->err);
 
-    for (uint64_t first = 0; rc == CKPT_OK && first < t->rank; first += TRN_BLOCK) {
+    // columns beyond the space stay zero
+    for (uint64_t first = 0; rc == CKPT_OK && first < t->rank && first < s->step.n * TRN_BLOCK;
+         first += TRN_BLOCK) {
         trn_vectors(s, s->next, first);
         rc = trn_multiply(s, &(trn_pass){.s = s, .v = s->next, .image = image});
         if (rc == CKPT_OK)
@@ -477,7 +479,7 @@ static int trn_rest(ckpt_truncation *t, ckpt_err *err)
         for (uint64_t r = 0; r < t->rank; r++) {
             const double by = (double)t->left[i * t->rank + r];
 
-            for (uint64_t k = 0; k < t->cols; k++)
+            for (uint64_t k = 0; by != 0 && k < t->cols; k++)
                 row[k] -= by * (double)t->right[r * t->cols + k];
         }
         for (uint64_t k = 0; k < t->cols; k++)

@@ -203,6 +203,17 @@ static int extract_run(cli_args *cli, ckpt_err *err)
     return rc;
 }
 
+/* Open the temporary file of large factors before the sandbox hides its folder. */
+static int extract_read(cli_args *cli, ckpt_err *err)
+{
+    int rc = write_read(cli, err);
+
+    // small factors need no file, so a folder that cannot be written is no failure yet
+    if (rc == CKPT_OK)
+        (void)ckpt_prepare(CKPT_PREPARE_READ, NULL);
+    return rc;
+}
+
 static void extract_release(cli_args *cli)
 {
     extract_args *a = (extract_args *)cli;
@@ -246,6 +257,6 @@ const cli_verb verb_extract = {
     .run = extract_run,
     .room = sizeof(extract_args),
     .writes = true,
-    .read = write_read,
+    .read = extract_read,
     .release = extract_release,
 };

@@ -29,6 +29,8 @@ tuned('same', lambda k, i: 0.0)
 tuned('other', cross, config={'model_type': 'play'})
 write('more', dict(base, **{'model.layers.2.mlp.down_proj.weight': ([6, 4], [0] * 24)}))
 write('wide', dict(base, **{'model.embed_tokens.weight': ([5, 6], [0] * 30)}))
+write('tall', {'a.weight': ([300, 8], [0] * 2400)})
+write('tall_tuned', {'a.weight': ([300, 8], [x % 11 for x in range(2400)])})
 tied = dict(base)
 del tied['lm_head.weight']
 write('tied', tied)
@@ -56,6 +58,9 @@ ckpt extract-lora -q base table table_lora --rank 2 --save-rest && again table_l
 echo "-- other formats and dtypes"
 ckpt convert -q tuned tuned.gguf.pt --to torch
 ckpt extract-lora -q base tuned.gguf.pt from_pt --rank 2 --to hf-bin --dtype bf16 && ls from_pt && ckpt ls from_pt | head -2
+echo "-- factors beyond 64 MiB wait in a file, also in the sandbox"
+ckpt extract-lora -q tall tall_tuned tall_lora --rank 60000 && ckpt convert -q tall tall_again --to hf --adapter tall_lora && ckpt diff tall_tuned tall_again --tol 1e-4
+rm -r tall_lora
 echo "-- refused"
 try() { ckpt extract-lora -q "$@"; echo "status $?"; }
 try base tuned out
