@@ -251,21 +251,23 @@ static int open_nothing(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
         path = ckpt_arena_printf(map->arena, "%s/%s", list->folder, list->entry[i].name);
         if (path && ckpt_listing_read(&below, map, path, NULL) == CKPT_OK &&
             open_driver(&below, 0, NULL))
-            hint = ckpt_arena_printf(map->arena, "; did you mean %s?", path);
-        hint = hint ? hint : "";
+            hint = path;
     }
     if (left && !*hint)
         return ckpt_fail(err, CKPT_EMISSING,
                          "%s: no checkpoint here but %s, which a killed run has left: run its "
                          "command again, or remove it with ckpt clean",
                          list->folder, left);
+    if (*hint)
+        return ckpt_fail(err, CKPT_EMISSING, "%s: no checkpoint here; did you mean %s?",
+                         list->folder, hint);
     for (size_t i = 0; signs && ckpt_directories[i]; i++) {
         const char *sign = ckpt_directories[i]->is.signs;
         if (sign)
-            signs = ckpt_arena_printf(map->arena, "%s%s%s", signs, *signs ? " nor " : "", sign);
+            signs = ckpt_arena_printf(map->arena, "%s%s%s", signs, *signs ? ", " : "", sign);
     }
-    return ckpt_fail(err, CKPT_EMISSING, "%s: no checkpoint here: neither %s%s", list->folder,
-                     signs ? signs : "", hint);
+    return ckpt_fail(err, CKPT_EMISSING, "%s: no checkpoint here: expected one of %s", list->folder,
+                     signs ? signs : "");
 }
 
 /* True if the last part of the path is a temporary name of this library. */

@@ -185,7 +185,7 @@ const ckpt_directory ckpt_directory_deepspeed = {
     .is =
         {
             .name = "deepspeed",
-            .signs = "'latest' nor *_states.pt files (DeepSpeed)",
+            .signs = "'latest' or *_states.pt (DeepSpeed)",
             .note = "ZeRO stages 0 to 3 of DeepSpeed 0.3.14 to 0.19.8, data, tensor, pipeline and "
                     "expert "
                     "parallel; reads run, tag and HF Trainer folders",

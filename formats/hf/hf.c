@@ -712,7 +712,7 @@ const ckpt_directory ckpt_directory_hf = {
         {
             .name = "hf",
             .aliases = "huggingface",
-            .signs = "model.safetensors, pytorch_model.bin or their index (Hugging Face)",
+            .signs = "model.safetensors or pytorch_model.bin or their index (Hugging Face)",
             .note =
                 "Hugging Face model folder: reads safetensors and .bin, writes model*.safetensors",
             .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_TAKES_SHARD_SIZE | CKPT_TAKES_SIDE_FILES |

@@ -159,7 +159,7 @@ const ckpt_directory ckpt_directory_pipeline = {
     .is =
         {
             .name = CKPT_HF_PIPELINE,
-            .signs = "model_index.json (a pipeline of diffusers)",
+            .signs = "model_index.json (diffusers)",
             .note = "diffusers pipeline: reads the model folders of its components",
             .caps = CKPT_CAN_READ | CKPT_IS_FOLDER,
         },
