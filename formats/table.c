@@ -34,19 +34,9 @@ const ckpt_format *const ckpt_formats[] = {
 };
 
 const ckpt_directory *const ckpt_directories[] = {
-    &ckpt_directory_deepspeed,
-    &ckpt_directory_universal,
-    &ckpt_directory_hf,
-    &ckpt_directory_hf_bin,
-    &ckpt_directory_zero,
-    &ckpt_directory_megatron,
-    &ckpt_directory_megatron_legacy,
-    &ckpt_directory_dcp,
-    &ckpt_directory_fsdp_ranks,
-    &ckpt_directory_full_state,
-    &ckpt_directory_hf_sharded,
-    &ckpt_directory_gguf,
-    &ckpt_directory_consolidated,
-    &ckpt_directory_pipeline,
-    NULL,
+    &ckpt_directory_deepspeed,       &ckpt_directory_universal,  &ckpt_directory_hf,
+    &ckpt_directory_hf_bin,          &ckpt_directory_zero,       &ckpt_directory_megatron,
+    &ckpt_directory_megatron_legacy, &ckpt_directory_dcp,        &ckpt_directory_fsdp_ranks,
+    &ckpt_directory_full_state,      &ckpt_directory_hf_sharded, &ckpt_directory_gguf,
+    &ckpt_directory_consolidated,    &ckpt_directory_pipeline,   NULL,
 };

@@ -108,7 +108,7 @@ static bool avg_is_state(const avg_work *w, const ckpt_tensor *t)
     return state;
 }
 
-/* The model of a saved dict, whose path leads to the weights; NULL: the map has only a model. */
+/* The model of a saved dict; NULL: the map has only a model. */
 static const ckpt_whole_part *avg_model(const avg_work *w)
 {
     return w->whole.model == SIZE_MAX ? NULL : &w->whole.part.at[w->whole.model];

@@ -262,7 +262,7 @@ static bool mgw_is_empty(const ckpt_value *v)
            (v->kind == CKPT_V_LIST && v->as.seq.n == 1 && v->as.seq.at[0]->kind == CKPT_V_NONE);
 }
 
-/* Write the extra state of the source, or an empty one, whose entry serves all others. */
+/* Write the extra state of the source, or an empty one; all others share its entry. */
 static int mgw_none(mgw_writer *w, const char *name)
 {
     ckpt_value none = {.kind = CKPT_V_NONE}, *one = &none,

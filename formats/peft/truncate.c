@@ -165,7 +165,7 @@ static void trn_subtract(double *z, const double *v, const double *c, uint64_t n
     }
 }
 
-/* Remove the space from the coming block; coef (or NULL) gets what was removed. */
+/* Remove the space from the coming block; coef (or NULL) gets the removed coefficients. */
 static void trn_remove(trn_space *s, double *coef)
 {
     double c[TRN_BLOCK * TRN_BLOCK];
@@ -202,7 +202,7 @@ static unsigned trn_normalize(trn_space *s, double least, double *r)
     for (unsigned b = 0; b < TRN_BLOCK; b++) {
         double length;
 
-        // twice, because the first time leaves rounding of what it removes
+        // twice: the first pass leaves rounding errors
         for (unsigned k = 0; k < 2 * b; k++) {
             const unsigned a = k % b;
             const double c = trn_dot(z, a, b, n);
@@ -317,7 +317,7 @@ static int trn_solve(trn_space *s)
     return ok ? CKPT_OK : ckpt_fail_memory(s->err);
 }
 
-/* The length of X'X v - value v, for the i-th eigenvector: what the coming block adds to it. */
+/* The length of X'X v - value v for the i-th eigenvector, from the coming block. */
 static double trn_residual(const trn_space *s, size_t i)
 {
     const size_t n = s->step.n * TRN_BLOCK;
@@ -466,7 +466,7 @@ static int trn_factors(trn_space *s)
     return rc;
 }
 
-/* Compute what the factors leave of x, as they are written. */
+/* Compute the rest of x without the product of the factors, as they are written. */
 static int trn_rest(ckpt_truncation *t, ckpt_err *err)
 {
     double *row = ckpt_alloc((t->cols + 1) * sizeof *row), sum = 0;

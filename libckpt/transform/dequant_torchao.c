@@ -204,7 +204,7 @@ static int dqt_name(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, con
     return CKPT_OK;
 }
 
-/* Read what the file says of a parameter. */
+/* Read the entry of a parameter in the metadata. */
 static int dqt_said(const ckpt_dequantizing *w, const char *name, const ckpt_value **out)
 {
     const ckpt_value *text = NULL;

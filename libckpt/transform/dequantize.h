@@ -23,7 +23,7 @@ int ckpt_dequant_mlx(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 int ckpt_dequant_torchao(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 int ckpt_dequant_rows(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 
-/* Remove torchao's entries from the metadata of a map whose weights are floats now. */
+/* Remove torchao's entries from the metadata, after its weights have become floats. */
 void ckpt_dequant_torchao_forget(ckpt_map *map);
 
 #endif

@@ -115,7 +115,7 @@ static int mc_apply(mc_check *c, bool back, ckpt_err *err)
     return ckpt_map_remap(c->from, c->map, &opts, err);
 }
 
-/* Keep what the rules did, before the way back. */
+/* Keep the results of the rules, before the way back. */
 static int mc_keep_rules(mc_check *c, ckpt_err *err)
 {
     ckpt_remap_rule rule, *kept;

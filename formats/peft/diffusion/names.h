@@ -35,8 +35,7 @@ enum { CKPT_DL_PARTS = 4 /* most modules of diffusers that are one module elsewh
 /* The part of a row that stands for all its parts: the name of a fused module. */
 #define CKPT_DL_WHOLE UINT32_MAX
 
-/* A module.  diffusers may have several modules in its place, whose outputs lie one after another.
- */
+/* A module.  diffusers may have several modules in its place, with their outputs in a row. */
 typedef struct ckpt_dl_row {
     const char *kohya, *comfyui;
     const char *part[CKPT_DL_PARTS]; /* diffusers' names; part[0] NULL: diffusers loads none */

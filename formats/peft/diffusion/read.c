@@ -20,7 +20,7 @@ typedef struct dr_name {
 
 /* ---- names ---- */
 
-/* What a tensor is whose name has this part: a kind of adapter that is not two factors. */
+/* The kind of another adapter than LoRA, by a part of the tensor's name; NULL: none is known. */
 static const char *dr_other_kind(const char *name)
 {
     static const struct {
@@ -105,7 +105,7 @@ static int dr_style(ckpt_dl_work *w)
 
 /* ---- the model ---- */
 
-/* Count the tensors whose modules a model has; *odd: the first other one, or NULL. */
+/* Count the tensors of modules in the model; *odd: the first other one, or NULL. */
 static size_t dr_known(const ckpt_map *map, const ckpt_dl_table *t, const char **odd)
 {
     size_t n = 0;
@@ -132,7 +132,7 @@ static const char *dr_spelled(const ckpt_dl_table *t, const ckpt_dl_entry *e, ck
     return style == CKPT_DL_KOHYA ? r->kohya : style == CKPT_DL_COMFYUI ? r->comfyui : part;
 }
 
-/* Find a tensor whose module gets different names in two models that both have all modules. */
+/* Find a tensor with different new names in two models; both have all modules. */
 static const char *dr_differs(const ckpt_dl_work *w, const ckpt_dl_table *a, const ckpt_dl_table *b)
 {
     dr_name name;
