@@ -147,8 +147,9 @@ static bool ds_weights_whole(const ckpt_ds_job *job, const ckpt_listing *list)
 /* When files are missing, offers weights_only if the weights themselves are complete. */
 static int ds_offer_weights(ckpt_ds_job *job, const ckpt_listing *list, int rc)
 {
-    static const char offer[] = "the weights are whole in mp_rank_*_model_states.pt, in the "
-                                "run's dtype: ckpt convert --weights-only takes them";
+    static const char offer[] =
+        "if optimizer files are lost, ckpt convert --weights-only reads the "
+        "weights from mp_rank_*_model_states.pt, in the run's dtype";
     bool missing = rc == CKPT_EMISSING;
 
     for (size_t i = 0; rc == CKPT_OK && job->broken && i < job->map->findings.n; i++)

@@ -173,10 +173,11 @@ static int rdr_same_save(rdr_reader *r)
     if (found == CKPT_EMISMATCH)
         rc = ckpt_map_problem(r->run.map, found, r->run.err, "%s", local.text);
     else if (found != CKPT_OK)
-        rc = ckpt_map_note(r->run.map, CKPT_WARNING, r->run.err,
-                           "ckpt cannot tell whether all files are from one save, because the "
-                           "optimizer's files cannot be read: %s",
-                           local.text);
+        rc = ckpt_map_note(
+            r->run.map, CKPT_WARNING, r->run.err,
+            "%s; without the optimizer's files, ckpt cannot check that all files of the "
+            "model are from one save",
+            local.text);
     ckpt_ranks_run_free(&again.run);
     ckpt_map_free(map);
     return rc;

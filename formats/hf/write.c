@@ -318,13 +318,13 @@ static int hfw_note_packed(hfw_writer *w, const ckpt_map *from)
         if (n > sizeof end && t->ndim == 3 && strcmp(t->name + n - (sizeof end - 1), end) == 0 &&
             !hfw_has_bias(w->to, t->name))
             return ckpt_map_note(w->to, CKPT_WARNING, w->err,
-                                 "experts are written packed, as transformers 5 holds them "
-                                 "(%.200s): it loads this folder; programs that expect the names "
-                                 "of the hub (experts.0.gate_proj.weight) do not%s",
+                                 "the output has packed experts (%.200s): transformers 5 loads it, "
+                                 "but programs that expect one tensor for each expert "
+                                 "(experts.0.gate_proj.weight) cannot%s",
                                  t->name,
                                  ckpt_hf_has_config(w->to) ? ""
-                                                           : "; where --config names the model's "
-                                                             "config.json, they may get them");
+                                                           : "; to get such tensors, give the "
+                                                             "model's config.json with --config");
     }
     return CKPT_OK;
 }

@@ -709,8 +709,8 @@ static int hfs_beside(hfs_reader *r, const ckpt_listing *run, const ckpt_open_op
     map->known.training = true;
     if (opts->with_optimizer)
         map->no_state =
-            "its model is in safetensors and its optimizer in a distributed checkpoint, "
-            "which are not read together: save with model_save_format: torch_save";
+            "its model is in safetensors and its optimizer in a distributed checkpoint, and ckpt "
+            "does not read the two together: save with model_save_format: torch_save";
     return ckpt_map_note(map, CKPT_WARNING, r->err, "%s: left out: optim, the optimizer of the run",
                          run->folder);
 }

@@ -177,7 +177,8 @@ static int ab_add_new(ckpt_adapting *a, const char *name, const ckpt_tensor *by)
     if (inside)
         return ckpt_fail(a->err, CKPT_EMISSING,
                          "%s: the base has no %.200s, though it has other tensors of that layer: "
-                         "the adapter may belong to another base",
+                         "the adapter may belong to another base (see base_model_name_or_path in "
+                         "adapter_config.json)",
                          a->opts.path, name);
     return ab_add_whole(a, name, by);
 }

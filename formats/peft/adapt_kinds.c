@@ -48,7 +48,8 @@ static int ak_not_turned(const ak_job *j)
         return CKPT_OK;
     return ckpt_fail(j->a->err, CKPT_EUNSUPPORTED,
                      "%s: %.200s is a Conv1D of transformers in the base, which peft does not "
-                     "adapt with %s: the adapter may belong to another base",
+                     "adapt with %s: the adapter may belong to another base (see "
+                     "base_model_name_or_path in adapter_config.json)",
                      j->a->opts.path, j->m->name, ckpt_peft_kind_name(j->a->config.kind));
 }
 
@@ -75,10 +76,11 @@ static int ak_find(ak_job *j)
     if (!name)
         return ckpt_fail_memory(j->a->err);
     if (!t)
-        return ckpt_fail(j->a->err, CKPT_EMISSING, "%s: the base has no %.200s: %s",
-                         j->a->opts.path, name,
-                         strstr(name, "lm_head") ? "its head is tied; --untie writes a separate one"
-                                                 : "the adapter may belong to another base");
+        return ckpt_fail(
+            j->a->err, CKPT_EMISSING, "%s: the base has no %.200s: %s", j->a->opts.path, name,
+            strstr(name, "lm_head") ? "its head is tied; --untie writes a separate one"
+                                    : "the adapter may belong to another base (see "
+                                      "base_model_name_or_path in adapter_config.json)");
     if (t->ndim < 2 || t->n_elems == 0)
         return ckpt_fail(j->a->err, CKPT_EUNSUPPORTED,
                          "%s: the base's %.200s is not a matrix, and an adapter of type %s changes "

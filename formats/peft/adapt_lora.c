@@ -163,10 +163,11 @@ static int al_target(ckpt_adapting *a, const ckpt_adapt_module *m, ckpt_lora *o,
         t = ckpt_adapt_find(a, name);
     *out = t;
     if (!t)
-        return ckpt_fail(a->err, CKPT_EMISSING, "%s: the base has no %.200s: %s", a->opts.path,
-                         name,
-                         strstr(name, "lm_head") ? "its head is tied; --untie writes a separate one"
-                                                 : "the adapter may belong to another base");
+        return ckpt_fail(
+            a->err, CKPT_EMISSING, "%s: the base has no %.200s: %s", a->opts.path, name,
+            strstr(name, "lm_head") ? "its head is tied; --untie writes a separate one"
+                                    : "the adapter may belong to another base (see "
+                                      "base_model_name_or_path in adapter_config.json)");
     return al_fits(a, o, m->name, t) ? CKPT_OK : al_misfit(a, m, t);
 }
 

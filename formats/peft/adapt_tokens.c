@@ -124,7 +124,8 @@ static int ai_find(ckpt_adapting *a, const ckpt_adapt_module *m, ckpt_tensor **o
     }
     if (!t)
         return ckpt_fail(a->err, CKPT_EMISSING,
-                         "%s: the base has no %.200s: the adapter may belong to another base",
+                         "%s: the base has no %.200s: the adapter may belong to another base (see "
+                         "base_model_name_or_path in adapter_config.json)",
                          a->opts.path, name);
     if (t->ndim != 2 || rows->ndim != 2 || t->shape[1] != rows->shape[1] || t->n_elems == 0)
         return ckpt_fail(a->err, CKPT_EMISMATCH,

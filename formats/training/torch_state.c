@@ -402,10 +402,11 @@ static int dps_step(dps_maker *m, const ckpt_tensor *param, bool *has, double *s
     for (const ckpt_tensor *c = t->twin; rc == CKPT_OK && c; c = c->twin) {
         rc = ckpt_reader_read(m->reader, c, 0, 1, CKPT_F64, &copy, m->err);
         if (rc == CKPT_OK && (copy < *step || copy > *step))
-            rc = ckpt_fail(m->err, CKPT_EMISMATCH,
-                           "%s: %.100s was stepped %.0f times in one rank's file and %.0f times in "
-                           "another's: the files are from different saves",
-                           m->map->path, param->name, *step, copy);
+            rc = ckpt_fail(
+                m->err, CKPT_EMISMATCH,
+                "%s: the files of two ranks are from different saves: the optimizer step of "
+                "%.100s is %.0f in one and %.0f in the other; copy all files of one save",
+                m->map->path, param->name, *step, copy);
     }
     return rc;
 }

@@ -179,8 +179,9 @@ static int run_note_stays(run_state *r, const char *folder, ckpt_err *err)
     if (strncmp(s->first, "adapter_", 8) == 0)
         return ckpt_map_note(
             r->work.plan->to, CKPT_WARNING, err,
-            "%s/%s stays: programs apply that adapter to the model written here, "
-            "or load the adapter's own base: remove it, or write to another folder",
+            "%s/%s stays in the output folder: loaders would apply that old adapter to the new "
+            "model, "
+            "or load the adapter's own base: delete it, or choose another output folder",
             folder, s->first);
     if (s->n == 1)
         return ckpt_map_note(r->work.plan->to, CKPT_WARNING, err,

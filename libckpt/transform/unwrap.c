@@ -331,11 +331,12 @@ int ckpt_unwrap_check(ckpt_map *to, const ckpt_map *map, const char *type, ckpt_
                                  "which its config.json states, but those behind '%.*s' are: "
                                  "--include '*%.*s*' takes that model alone",
                                  odd, type, len, odd, len, odd)
-                 : ckpt_map_note(to, CKPT_WARNING, err,
-                                 "names such as '%.150s' are not those of a model of type %.60s, "
-                                 "which its config.json states: programs that load by name find "
-                                 "none of them",
-                                 odd, type);
+                 : ckpt_map_note(
+                       to, CKPT_WARNING, err,
+                       "names such as '%.150s' are not those of a model of type %.60s, "
+                       "which its config.json states: loaders will not find them; check that "
+                       "config.json belongs to this model",
+                       odd, type);
     }
     ckpt_free((void *)sub);
     unw_free(&w);

@@ -275,8 +275,9 @@ static int vcb_check_cut(const vcb_work *w, const ckpt_tensor *t)
     if (rc != CKPT_OK || row == UINT64_MAX)
         return rc;
     return ckpt_map_note(w->map, CKPT_WARNING, w->err,
-                         "%.200s: row %" PRIu64 " is cut and is not zeros: if it is that of a "
-                         "token, the token is lost",
+                         "%.200s: row %" PRIu64
+                         " is removed and contains values other than zero: if "
+                         "a token uses it, the model loses that token; check the tokenizer's size",
                          t->name, row);
 }
 
@@ -365,8 +366,9 @@ static int vcb_say(const vcb_work *w)
         w->map, CKPT_INFO, w->err, "%s%s: rows %" PRIu64 " to %" PRIu64 " are %s", names,
         n > 4 ? " ..." : "", cut ? rows : w->was, (cut ? w->was : rows) - 1,
         padding ? "cut: padding, beyond the vocab_size of config.json"
-        : cut   ? "cut"
-                : "added, zeros: a head gives these tokens 0, whatever it gives others");
+        : cut
+            ? "cut"
+            : "added, filled with zeros: the logit of such a token is 0 until the row is trained");
 }
 
 /* Report an unchanged number of rows, with the one in config.json if it differs. */

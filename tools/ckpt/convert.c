@@ -94,8 +94,8 @@ static int convert_check_own_folder(const prepare_args *a, ckpt_err *err)
             !convert_lies_in(path, a->write.target.path))
             continue;
         return fail(err, CKPT_EUSAGE,
-                    "%s holds the adapter %s, which programs would apply to the merged model once "
-                    "more: write to another folder",
+                    "%s is also the folder of the adapter %s: loaders would apply the adapter a "
+                    "second time: choose another output folder",
                     a->write.target.path, path);
     }
     return CKPT_OK;
@@ -182,8 +182,9 @@ static int convert_adapter_out(ckpt_map *map, prepare_args *a, ckpt_err *err)
         strstr(err->text, "--adapter-c")) {
         *err = (ckpt_err){0};
         say_warning(
-            "the tensors have the names of a model in PEFT training, which no loader knows: use "
-            "--adapter-config FILE, with the run's adapter_config.json, to write its adapter");
+            "the tensors have the names of a model in PEFT training (base_model.model. ...), which "
+            "loaders do not know: to write the adapter, give the run's adapter_config.json with "
+            "--adapter-config");
         return CKPT_OK;
     }
     return rc;

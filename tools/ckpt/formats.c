@@ -173,8 +173,7 @@ const cli_verb verb_formats = {
     .name = "formats",
     .command = "ckpt formats",
     .operands = "",
-    .summary = "List the formats that can be read and written, quantized weights, and models in "
-               "GGUF.",
+    .summary = "List the supported formats, quantized kinds and GGUF architectures.",
     .options = formats_options,
     .moot = formats_moot,
     .run = formats_run,

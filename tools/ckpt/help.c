@@ -9,13 +9,13 @@ static int help_list(const cli_verb *const *commands)
                "Open, convert, compare and verify checkpoints of large models.\n\nCommands:\n");
     for (; !(*commands)->compat; commands++)
         out_printf("  %-14s%s\n", (*commands)->name, (*commands)->summary);
-    out_printf("\nAlso, as programs or commands: zero_to_fp32, zero_to_torch, ds_to_universal;\n"
-               "and the program that trains: zerotrain.\n"
-               "'ckpt help COMMAND' or 'ckpt COMMAND --help' shows the options of one.\n\n"
+    out_printf("\nReplacements for DeepSpeed's scripts, as programs or commands: zero_to_fp32,\n"
+               "zero_to_torch, ds_to_universal.  Training: the program zerotrain.\n"
+               "'ckpt COMMAND --help' shows the options of a command.\n\n"
                "Exit status: 0 done, 1 differences found, 2 wrong arguments, 3 damaged or\n"
-               "unsupported input, 4 refused as unsafe, 5 missing or inconsistent parts,\n"
-               "6 a limit was reached, 7 input/output error, 9 values would be lost, or\n"
-               "warnings under --strict, 130 interrupted.\n");
+               "unsupported input, 4 the file would run code, 5 missing or inconsistent parts,\n"
+               "6 a limit was reached, 7 input/output error, 8 wrong hash or signature,\n"
+               "9 values would be lost, or warnings under --strict, 130 interrupted.\n");
     return CKPT_OK;
 }
 

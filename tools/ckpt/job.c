@@ -36,8 +36,8 @@ int job_prepare(convert_job *j, ckpt_err *err)
 {
     if (strcmp(j->target.path, "-") == 0)
         return fail(err, CKPT_EUSAGE,
-                    "'-': standard output is not supported here: the output is a file or folder, "
-                    "renamed when it is complete (./- is a file of that name)");
+                    "'-': this command cannot write to standard output: give the name of a file or "
+                    "folder (./- for a file named '-')");
     int rc = job_lay_out(j, err);
 
     if (rc == CKPT_OK)
@@ -68,8 +68,8 @@ static void job_say_leftovers(const char *folder)
     char size[HUMAN_ROOM], count[COUNT_ROOM];
 
     if (ckpt_clean(folder, &look, NULL) == CKPT_OK && sum.n_files)
-        say_note("%s: interrupted runs left %s hidden there, %s: remove them with ckpt clean",
-                 folder, count_text(count, sum.n_files, "thing"), human_bytes(size, sum.n_bytes));
+        say_note("%s: found %s of interrupted ckpt commands, %s: `ckpt clean` deletes them", folder,
+                 count_text(count, sum.n_files, "temporary file"), human_bytes(size, sum.n_bytes));
 }
 
 /* Maximum number of printed findings, because after a diverged run every tensor has one. */

@@ -94,7 +94,7 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
 
 #define PREPARE_OPTIONS \
     {"dtype", 0, CLI_DTYPES, PREPARE_AT(write.target.dtypes), "D[:GLOB,...]", \
-     "dtype of floating tensors (default: the source's; masters fp32)"}, \
+     "dtype of floating-point tensors (default: as in the source)"}, \
     OPTION_MAX_SHARD_SIZE, \
     PREPARE_CHANGES, \
     OPTION_TAG, \

@@ -232,11 +232,10 @@ static int maps_step(ckpt_map *map, const cli_maps *maps, const char *from, cons
     if (!known)
         return fail(err, CKPT_EUSAGE, "unknown layout map %s:%s; `ckpt maps` lists the known ones",
                     from, to);
-    return fail(
-        err, CKPT_EUSAGE,
-        "%s: none of the maps %s:%s is for this architecture (`ckpt maps` lists them); name "
-        "its config.json with --config, or your own map with --map FILE",
-        ckpt_map_path(map), from, to);
+    return fail(err, CKPT_EUSAGE,
+                "%s: no map %s:%s recognizes this model (`ckpt maps` lists them): give the model's "
+                "config.json with --config if it is missing, or a map of your own with --map FILE",
+                ckpt_map_path(map), from, to);
 }
 
 /*

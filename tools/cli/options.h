@@ -103,7 +103,7 @@
      "stage 3 sub-groups of N elements (default: the source's, or 1e9)"}
 #define OPTION_TAG \
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG", \
-     "read this tag (default: the latest)"}
+     "read this tag (default: the one in `latest`, or the newest)"}
 #define OPTION_TO \
     {"to", 0, CLI_FORMAT, offsetof(write_args, target.format), "FORMAT", NULL}
 #define OPTION_TENSOR_PARALLEL \

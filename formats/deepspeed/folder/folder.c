@@ -101,7 +101,8 @@ static int dsf_note_others(const ckpt_ds_job *job, const ckpt_listing *list, con
             return ckpt_fail_memory(job->err);
         if (ckpt_listing_read(&sub, job->map, path, NULL) != CKPT_OK || !dsf_has_shards(&sub))
             continue;
-        text = text ? ckpt_arena_printf(job->map->arena, "%s, %.80s", text, name) : name;
+        text = ckpt_arena_printf(job->map->arena, "%s%s'%.80s'", text ? text : "", text ? ", " : "",
+                                 name);
         if (!text)
             return ckpt_fail_memory(job->err);
         model = model || family;
@@ -109,10 +110,11 @@ static int dsf_note_others(const ckpt_ds_job *job, const ckpt_listing *list, con
     if (!text)
         return CKPT_OK;
     return ckpt_map_note(job->map, model ? CKPT_WARNING : CKPT_INFO, job->err,
-                         model ? "%s: holds several models, one under each tag: `latest` names %s, "
-                                 "and -t/--tag takes another: %.300s"
-                               : "%s: `latest` names %s; tags that may be of another model: %.300s "
-                                 "(-t/--tag)",
+                         model
+                             ? "%s: holds several models, one under each tag: `latest` names %s, "
+                               "and -t/--tag takes another: %.300s"
+                             : "%s: reading the tag '%s' of `latest`; other tags, maybe of another "
+                               "model: %.300s (select one with -t/--tag)",
                          list->folder, tag, text);
 }
 

@@ -266,9 +266,8 @@ static int dso_wrong_count(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ck
     if (ranks > head->world)
         return ckpt_ds_problem(
             job, CKPT_EMISSING,
-            "%s: missing: rank 0 was saved by a run of %" PRId64
-            " ranks, but only ranks 0 to %" PRIu32
-            " have optimizer files here: a process did not save, or its files were not copied",
+            "%s: missing: expected optimizer files of %" PRId64
+            " ranks, as rank 0 says, found ranks 0 to %" PRIu32 " only: copy the missing files",
             ckpt_ds_folder_lost(job, parts, head->world), ranks, head->world - 1);
     return ckpt_ds_problem(job, CKPT_EMISMATCH,
                            "%s: left over: rank 0 was saved by a run of %" PRId64

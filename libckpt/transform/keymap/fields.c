@@ -171,9 +171,9 @@ static int rf_refuse(const rf_work *w, const char *name, const ckpt_value *v,
     if (rc != CKPT_OK)
         return rc;
     return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                     "config.json: %s%.100s: programs that load the target compute only with %s, "
-                     "so they would give other results; to convert the weights all the same, give "
-                     "--config FILE with a copy of config.json that has %s",
+                     "config.json: %s%.100s is not supported by the target, whose loaders always "
+                     "compute with %s: the model would give other results; to convert the weights "
+                     "anyway, give --config FILE with a copy of config.json that has %s",
                      v ? "" : "there is no ", v ? has.text : name,
                      other.text ? other.text : "another value",
                      other.text ? other.text : "another value");
