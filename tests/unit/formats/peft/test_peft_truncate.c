@@ -57,7 +57,7 @@ static void check(size_t rows, size_t cols, const double *value, size_t n, size_
     assert_true(fabs(t.rest - sqrt(rest)) <= 1e-6 * sqrt(norm));
     for (size_t i = 0; i < rows; i++) {
         for (size_t k = 0; k < cols; k++) {
-            double left = x[i * cols + k];
+            double left = (double)x[i * cols + k];
 
             for (size_t r = 0; r < rank; r++)
                 left -= (double)t.left[i * rank + r] * (double)t.right[r * cols + k];
