@@ -19,8 +19,8 @@
 #include "libckpt/transform/schedule_free.h"
 
 enum {
-    AVG_PATHS = 16, /* maximum copies in a file */
-    AVG_LISTED = 6, /* maximum names in a message */
+    AVG_PATHS = 256, /* maximum copies, and modules with similar names, in a file */
+    AVG_LISTED = 6,  /* maximum names in a message */
     AVG_NONE = -1
 };
 
@@ -40,6 +40,7 @@ typedef struct avg_path {
     const char *at;
     size_t n;                        /* bytes of its path, without the last dot */
     uint64_t n_weights, n_equal;     /* its weights, and those with a pair */
+    bool own;                        /* it belongs to the model */
     const char *stranger, *reshaped; /* first weight without a pair; with one of another shape */
 } avg_path;
 
@@ -69,7 +70,13 @@ static bool avg_is_weight(const ckpt_tensor *t)
 /* Bytes of the path of keys that makes a name one of a copy; 0: it is none. */
 static size_t avg_path_of(const avg_work *w, const char *name)
 {
+    const size_t n_which = strlen(w->which);
     char path[256];
+
+    if (strncmp(name, w->which, n_which) == 0 && name[n_which] == '.')
+        return n_which;
+    if (!avg_is_ema(w))
+        return 0;
 
     for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
         size_t n = (size_t)(dot - name);
@@ -77,8 +84,7 @@ static size_t avg_path_of(const avg_work *w, const char *name)
             break;
         memcpy(path, name, n);
         path[n] = 0;
-        // "ema" is also the name of a path
-        if (strcmp(path, w->which) == 0 || (avg_is_ema(w) && ckpt_copies_is_average(path)))
+        if (ckpt_copies_is_average(path))
             return n;
     }
     return 0;
@@ -124,33 +130,43 @@ static const char *avg_bare(avg_work *w, const char *name)
     return out ? ckpt_copies_bare(out) : NULL;
 }
 
-/* Sort the map's tensors into the model, its copies and the rest. */
-static int avg_sort(avg_work *w)
+/* Set the name that an item of the model has in it; items of other parts have none. */
+static int avg_of_model(avg_work *w, avg_item *item)
 {
     const ckpt_whole_part *model = avg_model(w);
     bool part = model && (*model->path || model->direct);
+    size_t below = part ? ckpt_whole_below(model, item->t->name) : 0;
 
-    for (size_t i = 0; i < w->map->tensors.n; i++) {
-        const ckpt_tensor *t = w->map->tensors.at[i];
+    item->copy = AVG_NONE;
+    if (below == SIZE_MAX || item->t->role == CKPT_ROLE_OTHER)
+        return CKPT_OK;
+    item->bare = avg_bare(w, item->t->name + below);
+    return item->bare ? CKPT_OK : ckpt_fail_memory(w->err);
+}
+
+/* Sort the map's tensors into the model, its copies and the rest. */
+static int avg_sort(avg_work *w)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
         avg_item *item = &w->item[i];
-        size_t n = avg_path_of(w, t->name), below = 0;
+        size_t n = avg_path_of(w, item->t->name);
 
-        if (avg_is_state(w, t))
+        if (avg_is_state(w, item->t))
             continue;
-        if (n > 0) {
-            item->copy = avg_number(w, t->name, n);
-            if (item->copy == AVG_NONE)
-                return ckpt_fail(w->err, CKPT_ELIMIT, "%s: it holds more than %d copies",
-                                 w->map->path, AVG_PATHS);
+        if (n == 0) {
+            rc = avg_of_model(w, item);
+            continue;
         }
-        below = n > 0 ? n + 1 : part ? ckpt_whole_below(model, t->name) : 0;
-        if (below == SIZE_MAX || (n == 0 && t->role == CKPT_ROLE_OTHER))
-            continue;
-        item->bare = avg_bare(w, t->name + below);
-        if (!item->bare)
-            return ckpt_fail_memory(w->err);
+        item->copy = avg_number(w, item->t->name, n);
+        if (item->copy == AVG_NONE)
+            return ckpt_fail(w->err, CKPT_ELIMIT, "%s: it holds more than %d copies", w->map->path,
+                             AVG_PATHS);
+        item->bare = avg_bare(w, item->t->name + n + 1);
+        rc = item->bare ? CKPT_OK : ckpt_fail_memory(w->err);
     }
-    return CKPT_OK;
+    return rc;
 }
 
 /* ---- pairs ---- */
@@ -239,6 +255,48 @@ static void avg_pair(avg_work *w)
     }
 }
 
+/* True if most weights of a copy are like the model's. */
+static bool avg_is_like(const avg_path *p)
+{
+    return 2 * p->n_equal > p->n_weights;
+}
+
+/*
+ * Find the pairs. What only has a name like a copy's ("enc.avg_pool"), and nothing of the model in
+ * it, belongs to the model, so the real copies are compared with it, too.
+ */
+static int avg_pairs(avg_work *w)
+{
+    bool own[AVG_PATHS] = {false}, any = false;
+    int rc = avg_index(w);
+
+    if (rc == CKPT_OK)
+        avg_pair(w);
+    for (int i = 0; rc == CKPT_OK && avg_is_ema(w) && i < w->n_paths; i++) {
+        own[i] = w->path[i].n_equal == 0 && w->path[i].n_weights > 0;
+        any = any || own[i];
+    }
+    if (rc != CKPT_OK || !any)
+        return rc;
+    for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
+        avg_item *item = &w->item[i];
+        item->pair = SIZE_MAX;
+        if (item->copy != AVG_NONE && own[item->copy])
+            rc = avg_of_model(w, item);
+    }
+    for (int i = 0; i < w->n_paths; i++) {
+        w->path[i].own = own[i];
+        if (!own[i])
+            w->path[i] = (avg_path){.at = w->path[i].at, .n = w->path[i].n};
+    }
+    ckpt_index_free(&w->bare);
+    if (rc == CKPT_OK)
+        rc = avg_index(w);
+    if (rc == CKPT_OK)
+        avg_pair(w);
+    return rc;
+}
+
 /* ---- the choice ---- */
 
 /* "'model_ema' (12 of 12 weights like the model's), ..."; NULL: no memory. */
@@ -260,7 +318,7 @@ static int avg_choose(avg_work *w, int *out)
     int n = 0;
 
     for (int i = 0; i < w->n_paths; i++) {
-        if (2 * w->path[i].n_equal > w->path[i].n_weights) {
+        if (!w->path[i].own && avg_is_like(&w->path[i])) {
             *out = i;
             n++;
         }
@@ -316,22 +374,88 @@ static bool avg_is_model(const avg_work *w)
 
 /* ---- taking the copy ---- */
 
-/* A list of the model's weights that the copy lacks; *n: their number. NULL: no memory. */
-static const char *avg_kept(const avg_work *w, uint64_t *n)
+/* The kinds of tensors that stay as they are, or are left out. */
+typedef enum avg_rest {
+    AVG_KEPT,  /* weights of the model without a copy */
+    AVG_OTHER, /* other tensors of the model without a copy */
+    AVG_LEFT   /* tensors of the copy without a counterpart */
+} avg_rest;
+
+static bool avg_is_rest(const avg_work *w, size_t i, int copy, avg_rest rest)
+{
+    const avg_item *item = &w->item[i];
+
+    if (rest == AVG_LEFT)
+        return item->copy == copy && item->pair == SIZE_MAX;
+    // a tensor that is tied to one with a copy has that copy's values
+    if (item->copy != AVG_NONE || !item->bare || item->taken ||
+        (item->owner != SIZE_MAX && w->item[item->owner].taken))
+        return false;
+    return avg_is_weight(item->t) == (rest == AVG_KEPT);
+}
+
+/* A list of tensors of such a kind; *n: their number. NULL: no memory. */
+static const char *avg_list_of(const avg_work *w, int copy, avg_rest rest, uint64_t *n)
 {
     const char *text = "";
 
     *n = 0;
     for (size_t i = 0; text && i < w->map->tensors.n; i++) {
-        const ckpt_tensor *t = w->map->tensors.at[i];
-        const avg_item *item = &w->item[i];
-        if (item->copy != AVG_NONE || !item->bare || item->taken || !avg_is_weight(t))
+        if (!avg_is_rest(w, i, copy, rest))
             continue;
         if (++*n <= AVG_LISTED)
-            text =
-                ckpt_arena_printf(w->map->arena, "%s%s%.100s", text, *n > 1 ? ", " : "", t->name);
+            text = ckpt_arena_printf(w->map->arena, "%s%s%.100s", text, *n > 1 ? ", " : "",
+                                     w->item[i].t->name);
     }
     return text && *n > AVG_LISTED ? ckpt_arena_printf(w->map->arena, "%s ...", text) : text;
+}
+
+/* Report a kind of tensors, if there are any. */
+static int avg_say(avg_work *w, int copy, avg_rest rest)
+{
+    static const char *const what[] = {
+        "the copy lacks these weights, which keep the model's values",
+        "the copy lacks these tensors, which keep the model's values",
+        "left out, because the model has no such tensor",
+    };
+    uint64_t n;
+    const char *text = avg_list_of(w, copy, rest, &n);
+
+    if (!text)
+        return ckpt_fail_memory(w->err);
+    if (n == 0)
+        return CKPT_OK;
+    return ckpt_map_note(w->map, rest == AVG_KEPT ? CKPT_WARNING : CKPT_INFO, w->err,
+                         "%s: '%.*s': %s: %s", w->map->path, (int)w->path[copy].n, w->path[copy].at,
+                         what[rest], text);
+}
+
+/* Refuse a copy of less than half of the model, and one that tears tied tensors apart. */
+static int avg_check(avg_work *w, int copy, uint64_t n)
+{
+    const avg_path *p = &w->path[copy];
+    uint64_t n_kept;
+
+    if (!avg_list_of(w, copy, AVG_KEPT, &n_kept))
+        return ckpt_fail_memory(w->err);
+    if (n_kept > n)
+        return ckpt_fail(w->err, CKPT_EMISMATCH,
+                         "%s: '%.*s' has copies of only %" PRIu64 " of the model's tensors, and "
+                         "lacks %" PRIu64 " of its weights: --include selects tensors by their "
+                         "names",
+                         w->map->path, (int)p->n, p->at, n, n_kept);
+    for (size_t i = 0; i < w->map->tensors.n; i++) {
+        const avg_item *item = &w->item[i];
+        if (!item->taken || item->heir == item->t || item->owner == SIZE_MAX ||
+            w->item[item->owner].taken || w->item[item->owner].copy != AVG_NONE)
+            continue;
+        return ckpt_fail(w->err, CKPT_EMISMATCH,
+                         "%s: %.150s is tied to %.150s, of which '%.*s' has no copy: untie them "
+                         "first (ckpt convert --untie)",
+                         w->map->path, item->t->name, w->item[item->owner].t->name, (int)p->n,
+                         p->at);
+    }
+    return CKPT_OK;
 }
 
 /* Note the tensor of each pair's copy as the heir of the model's. */
@@ -401,22 +525,17 @@ static int avg_replace(avg_work *w, int copy)
 {
     const avg_path *p = &w->path[copy];
     size_t n_all = w->map->tensors.n;
-    uint64_t n = 0, n_kept;
+    uint64_t n = 0;
     int rc = avg_inherit(w, copy, &n);
 
-    if (rc != CKPT_OK)
-        return rc;
-    const char *kept = avg_kept(w, &n_kept);
-    if (!kept)
-        return ckpt_fail_memory(w->err);
-    rc = ckpt_map_note(w->map, CKPT_INFO, w->err,
-                       "%s: the weights are %" PRIu64 " tensors of '%.*s'", w->map->path, n,
-                       (int)p->n, p->at);
-    if (rc == CKPT_OK && n_kept > 0)
-        rc = ckpt_map_note(w->map, CKPT_WARNING, w->err,
-                           "%s: '%.*s' has no copy of %" PRIu64 " weight%s, which the model itself "
-                           "gives (%s)",
-                           w->map->path, (int)p->n, p->at, n_kept, n_kept == 1 ? "" : "s", kept);
+    if (rc == CKPT_OK)
+        rc = avg_check(w, copy, n);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_note(w->map, CKPT_INFO, w->err,
+                           "%s: the weights are %" PRIu64 " tensor%s of '%.*s'", w->map->path, n,
+                           n == 1 ? "" : "s", (int)p->n, p->at);
+    for (unsigned rest = AVG_KEPT; rc == CKPT_OK && rest <= AVG_LEFT; rest++)
+        rc = avg_say(w, copy, (avg_rest)rest);
     if (rc != CKPT_OK)
         return rc;
     avg_list(w, copy);
@@ -454,9 +573,7 @@ static int avg_change(avg_work *w)
         rc = avg_sort(w);
     }
     if (rc == CKPT_OK)
-        rc = avg_index(w);
-    if (rc == CKPT_OK)
-        avg_pair(w);
+        rc = avg_pairs(w);
     if (rc == CKPT_OK)
         rc = avg_choose(w, &copy);
     return rc == CKPT_OK ? avg_replace(w, copy) : rc;

@@ -3,6 +3,7 @@
  * schedule_free.c: computes the weights of evaluation from the state of schedule-free optimizers.
  */
 #include <assert.h>
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -67,8 +68,13 @@ static int sfr_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n,
 
 /* ---- the state ---- */
 
+enum { SFR_KINDS = 32 }; /* maximum kinds of state that an optimizer keeps */
+
 typedef struct sfr_work {
     ckpt_map *map;
+    const char *kind[SFR_KINDS]; /* kinds of state of the current state's parameters, but for z */
+    size_t n_kinds;
+    bool trains;                               /* a group was in training mode */
     uint64_t n_computed, n_already, n_without; /* parameters */
     ckpt_err *err;
 } sfr_work;
@@ -107,6 +113,47 @@ static int sfr_replace(sfr_work *w, ckpt_tensor *t, const ckpt_tensor *z, double
     return rc == CKPT_OK ? ckpt_map_back_whole(map, t, source, 0, w->err) : rc;
 }
 
+/* List the kinds of state: the first parts of the names of moments, "exp_avg/w". */
+static int sfr_kinds(sfr_work *w, const ckpt_state *s)
+{
+    size_t skip = strlen(s->prefix);
+
+    w->n_kinds = 0;
+    for (size_t i = 0; i < w->map->tensors.n; i++) {
+        const ckpt_tensor *t = w->map->tensors.at[i];
+        const char *name = t->name;
+        size_t n, k = 0;
+
+        if (t->role != CKPT_ROLE_STATE || strncmp(name, s->prefix, skip) != 0)
+            continue;
+        name += skip;
+        n = strcspn(name, "/");
+        while (k < w->n_kinds && (strncmp(w->kind[k], name, n) != 0 || w->kind[k][n]))
+            k++;
+        if (k < w->n_kinds || !name[n] || (n == 1 && *name == 'z'))
+            continue;
+        if (w->n_kinds == SFR_KINDS)
+            return ckpt_fail(w->err, CKPT_ELIMIT,
+                             "%s: the optimizer keeps more than %d tensors "
+                             "for each parameter",
+                             w->map->path, SFR_KINDS);
+        w->kind[w->n_kinds] = ckpt_arena_string(w->map->arena, name, n);
+        if (!w->kind[w->n_kinds++])
+            return ckpt_fail_memory(w->err);
+    }
+    return CKPT_OK;
+}
+
+/* A kind of state that a parameter has beside z; NULL: none. */
+static const char *sfr_other(const sfr_work *w, const ckpt_state *s, const ckpt_tensor *param)
+{
+    for (size_t k = 0; k < w->n_kinds; k++) {
+        if (ckpt_state_moment(w->map, s, w->kind[k], param))
+            return w->kind[k];
+    }
+    return NULL;
+}
+
 /* Check a parameter's z, and compute the parameter from it. */
 static int sfr_param(sfr_work *w, const ckpt_state *s, ckpt_tensor *param, double beta)
 {
@@ -118,12 +165,12 @@ static int sfr_param(sfr_work *w, const ckpt_state *s, ckpt_tensor *param, doubl
                          "%s: the optimizer keeps 'x' of %.200s, as schedulefree's reference "
                          "optimizers do: select it with --with-optimizer --include 'x/*'",
                          w->map->path, param->name);
-    if (!z && (ckpt_state_moment(w->map, s, "exp_avg_sq", param) ||
-               ckpt_state_moment(w->map, s, "exp_avg", param)))
+    const char *other = z ? NULL : sfr_other(w, s, param);
+    if (other)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                         "%s: the optimizer has moments of %.200s, but no 'z', from which a "
+                         "%s: the optimizer keeps '%.80s' of %.200s, but no 'z', from which a "
                          "schedule-free optimizer computes the weights of evaluation",
-                         w->map->path, param->name);
+                         w->map->path, other, param->name);
     // a parameter that never had a gradient has no state, and its weights are the first ones
     w->n_without += !z;
     if (!z)
@@ -140,11 +187,12 @@ static int sfr_param(sfr_work *w, const ckpt_state *s, ckpt_tensor *param, doubl
     return sfr_replace(w, t, z, beta);
 }
 
-/* The share of x in y: betas[0], or the momentum of SGD; 0: neither is known. */
+/* The share of x in y: betas[0], or the momentum of SGD; 0: neither is known, or both are. */
 static double sfr_beta(const ckpt_value *fields)
 {
     ckpt_seq betas = ckpt_value_seq(ckpt_value_get(fields, "betas"));
-    const ckpt_value *beta = betas.n > 0 ? betas.at[0] : ckpt_value_get(fields, "momentum");
+    const ckpt_value *momentum = ckpt_value_get(fields, "momentum");
+    const ckpt_value *beta = betas.n == 0 ? momentum : momentum ? NULL : betas.at[0];
 
     if (beta && beta->kind == CKPT_V_INT)
         return (double)beta->as.i;
@@ -173,10 +221,11 @@ static int sfr_group(sfr_work *w, const ckpt_state *s, size_t number)
                          "optimizers keep: it is unknown which weights these are",
                          w->map->path, number);
     w->n_already += trains ? 0 : n;
-    if (trains && !(beta > 0 && beta <= 1))
+    w->trains = w->trains || trains;
+    if (trains && !(beta > 0 && beta <= 1 && 1 / beta < (double)FLT_MAX))
         return ckpt_fail(w->err, CKPT_EFORMAT,
-                         "%s: parameter group %zu: expected betas[0] or momentum above 0 and at "
-                         "most 1, found %g: the weights of evaluation do not follow from it",
+                         "%s: parameter group %zu: expected either betas[0] or momentum, above 0 "
+                         "and at most 1, found %g: the weights of evaluation do not follow from it",
                          w->map->path, number, beta);
     for (uint64_t i = 0; trains && rc == CKPT_OK && i < n; i++)
         rc = sfr_param(w, s, s->param.at[g->first + i], beta);
@@ -197,9 +246,17 @@ int ckpt_schedule_free(ckpt_map *map, ckpt_err *err)
                            "%s: the optimizer trains float32 masters (%.80s) beside the weights: "
                            "ckpt computes no weights of evaluation from these",
                            map->path, s->masters);
+        if (rc == CKPT_OK)
+            rc = sfr_kinds(&w, s);
         for (size_t g = 0; rc == CKPT_OK && g < s->group.n; g++, n_groups++)
             rc = sfr_group(&w, s, g);
     }
+    if (rc == CKPT_OK && w.trains && w.n_computed == 0)
+        rc =
+            ckpt_fail(err, CKPT_EMISSING,
+                      "%s: no parameter has 'z', from which a schedule-free optimizer computes the "
+                      "weights of evaluation",
+                      map->path);
     if (rc == CKPT_OK && n_groups == 0)
         rc = ckpt_fail(err, CKPT_EMISSING,
                        "%s: the weights of evaluation need the optimizer's state: %s", map->path,

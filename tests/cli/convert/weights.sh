@@ -41,16 +41,23 @@ half, full = filled((4, 2), 0.5), filled((4, 2), 1.0)
 save({'w': half, 'v': half, 'bias': filled((3,), 1.0), 'ema.module.w': full, 'ema.module.v': full}, 'partly.pt')
 save({'w': half, 'v': half, 'ema.w': full, 'ema.v': full, 'swa.w': half, 'swa.v': full}, 'two.pt')
 save({'w': half, 'v': half, 'u': half, 'ema.w': full, 'ema.v': full, 'ema.u': filled((2, 4), 1.0)}, 'reshaped.pt')
+# a module of the model that has such a name; a value that is no weight; a copy of a third; a tied pair with one copy
+one = lambda: filled((4, 2), 0.5)
+save({'w': half, 'avg_pool.weight': one(), 'scale': filled((), 1.0), 'ema.w': full, 'ema.avg_pool.weight': one(), 'ema.updates': filled((), 1.0)}, 'named.pt')
+save({'w': half, 'v': one(), 'u': one(), 'ema.w': full}, 'third.pt')
+save({'head': half, 'table': half, 'u': one(), 'ema.table': full, 'ema.u': one()}, 'torn.pt')
+run('never', group(train_mode=True))
+run('both', group(train_mode=True, momentum=0.9), z=((4, 2), 2.0), **second)
 END
 ckpt convert -q trains.pt x.safetensors
-for f in trains evaluates no_mode no_z shape beta reference; do
+for f in trains evaluates no_mode no_z shape beta both never reference; do
     try $f.pt x.safetensors --weights schedule-free
 done
 ckpt convert -qf trains.pt x.npz --weights schedule-free
 python3 -c '
 import struct, zipfile
 print(struct.unpack("<8f", zipfile.ZipFile("x.npz").read("w.npy")[-32:]))'
-for f in partly two reshaped; do
+for f in partly two reshaped named third torn; do
     try $f.pt x.safetensors --weights ema
 done
 try two.pt x.safetensors --weights swa
