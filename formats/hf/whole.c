@@ -501,9 +501,10 @@ int ckpt_hf_written(ckpt_map *to, const ckpt_value *config, const char *name, ck
     const size_t n_findings = to->findings.n;
     int rc;
 
-    if (!config)
-        return hfc_gaps_alone(to, name, err);
-    rc = ckpt_hf_whole(to, config, name, err);
+    rc = config ? ckpt_hf_whole(to, config, name, err) : CKPT_OK;
     to->findings.n = n_findings; // readers of the source and of the output give its warnings
+    // without a number of layers, a missing one of the last layers cannot be told
+    if (rc == CKPT_OK && (!config || hfc_part_said(config, &hfc_parts[HFC_PARTS - 1]) == 0))
+        rc = hfc_gaps_alone(to, name, err);
     return rc;
 }
