@@ -62,15 +62,15 @@ static int emp_name_settings(ckpt_map *map, const ckpt_state *s, ckpt_err *err)
         ckpt_dict all = ckpt_value_map(s->group.at[g].n == 0 ? s->group.at[g].fields : NULL);
         for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
             const ckpt_value *key = all.at[i].key;
-            bool usual = key->kind != CKPT_V_STR;
-            for (size_t k = 0; k < s->group.n && !usual; k++)
+            bool text = key->kind == CKPT_V_STR, usual = false;
+            for (size_t k = 0; text && k < s->group.n && !usual; k++)
                 usual = s->group.at[k].n > 0 &&
                         ckpt_value_get(s->group.at[k].fields, key->as.text.at) != NULL;
             if (!usual)
                 rc = ckpt_map_note(map, CKPT_WARNING, err,
                                    "%s: param_groups/%zu/%.200s is left out with its group, which "
                                    "has no parameters",
-                                   map->path, g, key->as.text.at);
+                                   map->path, g, text ? key->as.text.at : "...");
         }
     }
     return rc;
