@@ -227,5 +227,8 @@ int ckpt_gguf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *tar
 {
     int rc = gmo_whole(to, from, target, err);
 
+    // a file that its readers refuse must not appear, unless the caller has selected its tensors
+    if (rc == CKPT_OK && !from->selected)
+        rc = ckpt_gguf_blocks(to, from->path ? from->path : "the source", err);
     return rc == CKPT_OK ? ckpt_gguf_split(to, target, err) : rc;
 }
