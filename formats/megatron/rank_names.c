@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "formats/megatron/write_ranks.h"
+#include "libckpt/base/index.h"
 #include "libckpt/base/number.h"
 
 enum { MGN_MAX_NUMBER = 1 << 20 };
@@ -70,7 +71,8 @@ static bool mrn_is_expert(const char *rest, mrn_expert *e)
         at = ckpt_scan_u64(own, &e->number);
         if (!at || *at++ != '.' || !mrn_part(e->module, sizeof e->module, &at, '.'))
             return false;
-        return strlen(at) < sizeof e->part && strcpy(e->part, at) && e->number < MGN_MAX_NUMBER;
+        return *at && strlen(at) < sizeof e->part && strcpy(e->part, at) &&
+               e->number < MGN_MAX_NUMBER;
     }
     if (!at || !mrn_part(e->module, sizeof e->module, &at, '.') ||
         !mrn_part(e->part, sizeof e->part, &at, 0))
@@ -86,10 +88,17 @@ static bool mrn_has(const ckpt_meg_division *d, const char *name)
     return name && ckpt_map_index(d->job->from, name, strlen(name)) != SIZE_MAX;
 }
 
+/* True if a layer has experts, or what chooses them. */
 static bool mrn_mixed(const ckpt_meg_division *d, uint64_t layer)
 {
-    return mrn_has(d, ckpt_arena_printf(d->job->to->arena,
-                                        "decoder.layers.%" PRIu64 ".mlp.router.weight", layer));
+    static const char *const names[] = {
+        "router.weight", "experts.local_experts.0.linear_fc1.weight", "experts.linear_fc1.weight0"};
+    bool is = false;
+
+    for (size_t i = 0; !is && i < sizeof names / sizeof *names; i++)
+        is = mrn_has(d, ckpt_arena_printf(d->job->to->arena, "decoder.layers.%" PRIu64 ".mlp.%s",
+                                          layer, names[i]));
+    return is;
 }
 
 /* A norm's name in a layer, in Megatron-Core's own layers and in Transformer Engine's. */
@@ -123,10 +132,12 @@ static int mrn_in_layer(ckpt_meg_division *d, ckpt_meg_entry *e, const char *res
     mrn_expert expert;
 
     e->stage = (uint32_t)(layer / each);
+    e->layer = layer;
     e->expert = mrn_is_expert(rest, &expert);
     if (!e->expert) {
-        rest = mrn_norm(d, rest, layer);
+        e->part = rest = mrn_norm(d, rest, layer);
     } else {
+        e->part = ckpt_arena_printf(arena, "mlp.experts.%s.%s", expert.module, expert.part);
         e->ep = (uint32_t)(expert.number / per_rank);
         expert.number %= per_rank;
         rest = d->size.local
@@ -135,7 +146,7 @@ static int mrn_in_layer(ckpt_meg_division *d, ckpt_meg_entry *e, const char *res
                    : ckpt_arena_printf(arena, "mlp.experts.%s.%s%" PRIu64, expert.module,
                                        expert.part, expert.number);
     }
-    if (rest)
+    if (rest && e->part)
         e->local = ckpt_arena_printf(arena, "decoder.layers.%" PRIu64 ".%s", layer % each, rest);
     return e->local ? CKPT_OK : ckpt_fail_memory(d->job->err);
 }
@@ -147,11 +158,12 @@ static int mrn_place(ckpt_meg_division *d, ckpt_meg_entry *e)
     mrn_expert expert;
     uint64_t layer = 0;
 
-    e->local = name;
     rest = mrn_layer(name, &layer);
-    // experts of a layer in one tensor would have to be apart
-    if (rest && (!strstr(rest, ".experts.") || mrn_is_expert(rest, &expert)))
+    // experts of a layer in one tensor would have to be apart; extra states are no weights
+    if (rest && !strstr(rest, "._extra_state") &&
+        (!strstr(rest, ".experts.") || mrn_is_expert(rest, &expert)))
         return mrn_in_layer(d, e, rest, layer);
+    e->local = name;
     if (mrn_after(name, "embedding."))
         return CKPT_OK;
     e->stage = d->size.pp - 1;
@@ -188,10 +200,20 @@ static int mrn_heads(const ckpt_meg_division *d, const ckpt_tensor *t)
     if (!is || strstr(t->name, "layer_norm"))
         return CKPT_OK;
     n = strstr(t->name, "linear_qkv.") && ckpt_meg_is_grouped(d->job) ? groups : n;
+    // without a layout map, --config and --size have no effect
     if (n <= 0)
         return mrn_uneven(d, t,
-                          "the number of attention heads or query groups is unknown: give "
-                          "--config, or --size num_attention_heads=N and num_query_groups=N");
+                          d->job->from->config.file
+                              ? "the number of attention heads or query groups is unknown: give "
+                                "--config, or --size num_attention_heads=N and num_query_groups=N"
+                              : "the number of attention heads or query groups is unknown");
+    if (t->ndim == 0 || t->shape[0] % (uint64_t)n != 0)
+        return ckpt_fail(d->job->err, CKPT_EMISMATCH,
+                         "%s: '%.200s' has %" PRIu64 " rows, which are not a multiple of the "
+                         "%" PRId64 " attention heads or query groups that the arguments say: "
+                         "they are of another model%s",
+                         d->job->from->path, t->name, t->ndim ? t->shape[0] : 0, n,
+                         d->job->from->config.file ? "; correct --config or --size" : "");
     return n % d->size.tp == 0 ? CKPT_OK
                                : mrn_uneven(d, t, "its heads or query groups are not a multiple");
 }
@@ -234,11 +256,11 @@ static int mrn_slice(const ckpt_meg_division *d, ckpt_meg_entry *e)
 
 /* ---- the model ---- */
 
-/* True for a tensor that is written. */
-static bool mrn_is_written(const ckpt_tensor *t)
+/* True for a tensor that is written: a weight, but not a head that is tied to the embedding. */
+static bool mrn_is_written(const ckpt_meg_division *d, const ckpt_tensor *t)
 {
     return t->role != CKPT_ROLE_STATE && t->role != CKPT_ROLE_OTHER &&
-           !(t->owner && strcmp(t->name, "output_layer.weight") == 0);
+           !ckpt_meg_is_tied_head(d->job, t);
 }
 
 static void mrn_count(ckpt_meg_division *d)
@@ -248,7 +270,7 @@ static void mrn_count(ckpt_meg_division *d)
         const ckpt_tensor *t = d->job->from->tensors.at[i];
         mrn_expert expert;
         uint64_t layer = 0;
-        const char *rest = mrn_is_written(t) ? mrn_layer(t->name, &layer) : NULL;
+        const char *rest = mrn_is_written(d, t) ? mrn_layer(t->name, &layer) : NULL;
         if (!rest)
             continue;
         d->layers = layer >= d->layers ? layer + 1 : d->layers;
@@ -256,43 +278,6 @@ static void mrn_count(ckpt_meg_division *d)
         if (mrn_is_expert(rest, &expert) && expert.number >= d->experts)
             d->experts = expert.number + 1;
     }
-}
-
-/* The tensors of a layer: all, those of experts, and those of the first expert. */
-typedef struct mrn_layer_count {
-    uint64_t all, experts, first;
-} mrn_layer_count;
-
-/* Check that no layer, and no expert of a layer, is absent. */
-static int mrn_whole(const ckpt_meg_division *d)
-{
-    mrn_layer_count *n = ckpt_arena_array(d->job->to->arena, d->layers + 1, sizeof *n);
-    uint64_t layer = 0;
-
-    if (!n)
-        return ckpt_fail_memory(d->job->err);
-    memset(n, 0, (d->layers + 1) * sizeof *n);
-    for (size_t i = 0; i < d->job->from->tensors.n; i++) {
-        const ckpt_tensor *t = d->job->from->tensors.at[i];
-        mrn_expert expert = {0};
-        const char *rest = mrn_is_written(t) ? mrn_layer(t->name, &layer) : NULL;
-        bool is = rest && mrn_is_expert(rest, &expert);
-        if (!rest)
-            continue;
-        n[layer].all++;
-        n[layer].experts += is;
-        n[layer].first += is && expert.number == 0;
-    }
-    for (layer = 0; layer < d->layers; layer++) {
-        if (n[layer].all > 0 && n[layer].experts == n[layer].first * d->experts)
-            continue;
-        return ckpt_fail(d->job->err, CKPT_EMISSING,
-                         "%s: decoder.layers.%" PRIu64 " %s, so that no rank's model would be "
-                         "complete",
-                         d->job->from->path, layer,
-                         n[layer].all ? "lacks tensors of some experts" : "is absent");
-    }
-    return CKPT_OK;
 }
 
 /* Check that layers and experts are divided evenly. */
@@ -343,15 +328,183 @@ static int mrn_head(ckpt_meg_division *d)
     if (at == SIZE_MAX)
         return ckpt_fail(d->job->err, CKPT_EMISSING, "%s: holds no '%s'", d->job->from->path,
                          table);
-    d->size.untied = own != SIZE_MAX && mrn_is_written(d->job->from->tensors.at[own]);
-    if (d->size.pp == 1 || d->size.untied)
-        return CKPT_OK;
+    d->size.untied = own != SIZE_MAX && mrn_is_written(d, d->job->from->tensors.at[own]);
+    rc = ckpt_meg_check_head(d->job);
+    if (rc != CKPT_OK || d->size.pp == 1 || d->size.untied)
+        return rc;
     rc = mrn_add(d, d->job->from->tensors.at[at]);
     if (rc == CKPT_OK) {
         ckpt_meg_entry *e = &d->entry.at[d->entry.n - 1];
         e->local = head;
         e->stage = d->size.pp - 1;
     }
+    return rc;
+}
+
+/* ---- names that are absent, or twice ---- */
+
+static bool mrn_same(const void *ctx, uint32_t number, const void *key)
+{
+    const ckpt_meg_entry *a = &((const ckpt_meg_division *)ctx)->entry.at[number], *b = key;
+
+    return a->stage == b->stage && a->ep == b->ep && strcmp(a->local, b->local) == 0;
+}
+
+/* Check that no two tensors have one name in the same file. */
+static int mrn_distinct(const ckpt_meg_division *d)
+{
+    ckpt_index known = {0};
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < d->entry.n; i++) {
+        const ckpt_meg_entry *e = &d->entry.at[i];
+        uint32_t hash = ckpt_hash_bytes(e->local, strlen(e->local), e->stage ^ (e->ep << 16)),
+                 at = ckpt_index_find(&known, hash, mrn_same, d, e);
+        if (at != CKPT_INDEX_NONE)
+            rc = ckpt_fail(d->job->err, CKPT_EMISMATCH,
+                           "%s: '%.200s' and '%.200s' would both be '%.200s' of one rank; leave "
+                           "out one of them (--exclude)",
+                           d->job->from->path, d->entry.at[at].tensor->name, e->tensor->name,
+                           e->local);
+        else if (!ckpt_index_add(&known, hash, (uint32_t)i))
+            rc = ckpt_fail_memory(d->job->err);
+    }
+    ckpt_index_free(&known);
+    return rc;
+}
+
+/* The layers of the model, and the names in them. */
+typedef struct mrn_stack {
+    const ckpt_meg_division *d;
+    uint8_t *kind;    /* of each layer: MRN_ABSENT, MRN_DENSE, MRN_MIXED */
+    uint64_t of[3];   /* number of layers of each kind */
+    ckpt_index parts; /* finds a name by kind */
+    uint64_t *n;      /* by entry: the tensors with its name, if it is the first with it */
+} mrn_stack;
+
+enum { MRN_ABSENT, MRN_DENSE, MRN_MIXED };
+
+static bool mrn_same_part(const void *ctx, uint32_t number, const void *key)
+{
+    const mrn_stack *s = ctx;
+    const ckpt_meg_entry *a = &s->d->entry.at[number], *b = key;
+
+    return s->kind[a->layer] == s->kind[b->layer] && strcmp(a->part, b->part) == 0;
+}
+
+/* The first entry whose name and kind of layer are those of an entry, or CKPT_INDEX_NONE. */
+static uint32_t mrn_part_at(const mrn_stack *s, const ckpt_meg_entry *e, uint32_t *hash)
+{
+    *hash = ckpt_hash_bytes(e->part, strlen(e->part), s->kind[e->layer]);
+    return ckpt_index_find(&s->parts, *hash, mrn_same_part, s, e);
+}
+
+/* Find the kinds of layers: with experts, or dense. */
+static void mrn_kinds(mrn_stack *s)
+{
+    const ckpt_meg_division *d = s->d;
+
+    for (size_t i = 0; i < d->entry.n; i++) {
+        const ckpt_meg_entry *e = &d->entry.at[i];
+        if (e->part && (e->expert || strcmp(e->part, "mlp.router.weight") == 0))
+            s->kind[e->layer] = MRN_MIXED;
+        else if (e->part && s->kind[e->layer] == MRN_ABSENT)
+            s->kind[e->layer] = MRN_DENSE;
+    }
+    for (uint64_t i = 0; i < d->layers; i++)
+        s->of[s->kind[i]]++;
+}
+
+/* Count the tensors of each name. */
+static int mrn_parts(mrn_stack *s)
+{
+    for (size_t i = 0; i < s->d->entry.n; i++) {
+        const ckpt_meg_entry *e = &s->d->entry.at[i];
+        uint32_t hash = 0, at;
+        if (!e->part)
+            continue;
+        at = mrn_part_at(s, e, &hash);
+        if (at == CKPT_INDEX_NONE && !ckpt_index_add(&s->parts, hash, (uint32_t)i))
+            return ckpt_fail_memory(s->d->job->err);
+        s->n[at == CKPT_INDEX_NONE ? i : at]++;
+    }
+    return CKPT_OK;
+}
+
+/* Name the first layer of a kind that lacks a name which others of its kind have. */
+static int mrn_lacks(const mrn_stack *s, const ckpt_meg_entry *like)
+{
+    const ckpt_meg_division *d = s->d;
+    uint64_t *n = ckpt_arena_array(d->job->to->arena, d->layers + 1, sizeof *n), layer = 0,
+             all = like->expert ? d->experts : 1;
+
+    if (!n)
+        return ckpt_fail_memory(d->job->err);
+    memset(n, 0, (d->layers + 1) * sizeof *n);
+    for (size_t i = 0; i < d->entry.n; i++) {
+        const ckpt_meg_entry *e = &d->entry.at[i];
+        if (e->part && strcmp(e->part, like->part) == 0)
+            n[e->layer]++;
+    }
+    while (layer < d->layers && (s->kind[layer] != s->kind[like->layer] || n[layer] >= all))
+        layer++;
+    if (like->expert)
+        return ckpt_fail(d->job->err, CKPT_EMISSING,
+                         "%s: decoder.layers.%" PRIu64 " has '%.200s' of %" PRIu64
+                         " experts, expected %" PRIu64 ": a part of the model is missing",
+                         d->job->from->path, layer, like->part, n[layer], all);
+    return ckpt_fail(d->job->err, CKPT_EMISSING,
+                     "%s: decoder.layers.%" PRIu64 " has no '%.200s', but layer %" PRIu64
+                     " has it: a part of the model is missing",
+                     d->job->from->path, layer, like->part, like->layer);
+}
+
+/* Check that layers of a kind have the same names, and that all experts do. */
+static int mrn_alike(mrn_stack *s)
+{
+    const ckpt_meg_division *d = s->d;
+    int rc;
+
+    mrn_kinds(s);
+    for (uint64_t i = 0; i < d->layers; i++) {
+        if (s->kind[i] == MRN_ABSENT)
+            return ckpt_fail(d->job->err, CKPT_EMISSING,
+                             "%s: decoder.layers.%" PRIu64
+                             " is absent: a part of the model is missing",
+                             d->job->from->path, i);
+    }
+    rc = mrn_parts(s);
+    for (size_t i = 0; rc == CKPT_OK && i < d->entry.n; i++) {
+        const ckpt_meg_entry *e = &d->entry.at[i];
+        if (s->n[i] > 0 && s->n[i] != s->of[s->kind[e->layer]] * (e->expert ? d->experts : 1))
+            rc = mrn_lacks(s, e);
+    }
+    return rc;
+}
+
+/* Check that the model has all of its parts, once each. */
+static int mrn_whole(const ckpt_meg_division *d)
+{
+    ckpt_arena *arena = d->job->to->arena;
+    mrn_stack s = {.d = d,
+                   .kind = ckpt_arena_array(arena, d->layers + 1, sizeof *s.kind),
+                   .n = ckpt_arena_array(arena, (uint64_t)d->entry.n + 1, sizeof *s.n)};
+    int rc = mrn_distinct(d);
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (!s.kind || !s.n)
+        return ckpt_fail_memory(d->job->err);
+    if (d->layers == 0 || !mrn_has(d, "decoder.final_layernorm.weight"))
+        return ckpt_fail(d->job->err, CKPT_EMISSING,
+                         "%s: holds no '%s': a part of the model is "
+                         "missing",
+                         d->job->from->path,
+                         d->layers ? "decoder.final_layernorm.weight" : "decoder.layers.0");
+    memset(s.kind, MRN_ABSENT, d->layers + 1);
+    memset(s.n, 0, (d->entry.n + 1) * sizeof *s.n);
+    rc = mrn_alike(&s);
+    ckpt_index_free(&s.parts);
     return rc;
 }
 
@@ -362,12 +515,12 @@ int ckpt_meg_divide(ckpt_meg_division *d)
 
     mrn_count(d);
     rc = mrn_even(d);
-    if (rc == CKPT_OK)
-        rc = mrn_whole(d);
     for (size_t i = 0; rc == CKPT_OK && i < d->job->from->tensors.n; i++) {
         const ckpt_tensor *t = d->job->from->tensors.at[i];
-        if (mrn_is_written(t))
+        if (mrn_is_written(d, t))
             rc = mrn_add(d, t);
     }
-    return rc == CKPT_OK ? mrn_head(d) : rc;
+    if (rc == CKPT_OK)
+        rc = mrn_head(d);
+    return rc == CKPT_OK ? mrn_whole(d) : rc;
 }

@@ -330,10 +330,41 @@ static int mgw_extra(mgw_writer *w, const ckpt_tensor *t)
 
 /* ---- the content ---- */
 
-/* True for a head with the embedding's values: Megatron-Core saves tied embeddings once. */
-static bool mgw_is_tied_head(const ckpt_tensor *t)
+/* The tensor that holds a tensor's values. */
+static const ckpt_tensor *mgw_holder(const ckpt_tensor *t)
 {
-    return t->owner && strcmp(t->name, "output_layer.weight") == 0;
+    return t->owner ? t->owner : t;
+}
+
+/* True if the model's arguments say that its head has values of its own. */
+static bool mgw_is_untied(const ckpt_train_job *job)
+{
+    return ckpt_meg_argument(job, "untie_embeddings_and_output_weights") > 0;
+}
+
+bool ckpt_meg_is_tied_head(const ckpt_train_job *job, const ckpt_tensor *t)
+{
+    assert(job && t);
+    static const char table[] = "embedding.word_embeddings.weight";
+    size_t at;
+
+    if (strcmp(t->name, "output_layer.weight") != 0 || mgw_is_untied(job))
+        return false;
+    at = ckpt_map_index(job->from, table, sizeof table - 1);
+    return at != SIZE_MAX && mgw_holder(job->from->tensors.at[at]) == mgw_holder(t);
+}
+
+int ckpt_meg_check_head(const ckpt_train_job *job)
+{
+    assert(job);
+    static const char head[] = "output_layer.weight";
+
+    if (ckpt_map_index(job->from, head, sizeof head - 1) != SIZE_MAX || !mgw_is_untied(job))
+        return CKPT_OK;
+    return ckpt_fail(job->err, CKPT_EMISSING,
+                     "%s: holds no '%s', but untie_embeddings_and_output_weights says that the "
+                     "model has one of its own: a part of the model is missing",
+                     job->from->path, head);
 }
 
 /* The dtype of a weight: that of training if its master is written too. */
@@ -352,7 +383,8 @@ static int mgw_model(mgw_writer *w)
 
     for (size_t i = 0; rc == CKPT_OK && i < w->job.from->tensors.n; i++) {
         const ckpt_tensor *t = w->job.from->tensors.at[i];
-        if (t->role == CKPT_ROLE_STATE || t->role == CKPT_ROLE_OTHER || mgw_is_tied_head(t))
+        if (t->role == CKPT_ROLE_STATE || t->role == CKPT_ROLE_OTHER ||
+            ckpt_meg_is_tied_head(&w->job, t))
             continue;
         rc = mgw_named(w, (ckpt_dcp_packed){.tensor = t, .dtype = mgw_dtype(w, t)}, "", t->name);
         if (rc == CKPT_OK && !w->counts)
@@ -503,6 +535,7 @@ static int mgw_check(const ckpt_train_job *job)
 {
     static const char *const roots[] = {"decoder.", "embedding.", "output_layer.", "mtp.",
                                         "rotary_pos_emb."};
+    int rc;
 
     for (size_t i = 0; i < job->from->tensors.n; i++) {
         const ckpt_tensor *t = job->from->tensors.at[i];
@@ -522,7 +555,8 @@ static int mgw_check(const ckpt_train_job *job)
                              "by a layout map (--map hf:megatron:torch_dist)",
                              job->from->path, t->name);
     }
-    return mgw_layers(job);
+    rc = ckpt_meg_check_head(job);
+    return rc == CKPT_OK ? mgw_layers(job) : rc;
 }
 
 int ckpt_meg_foreign(const ckpt_train_job *job)

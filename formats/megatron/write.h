@@ -50,6 +50,20 @@ int ckpt_meg_name_folder(const ckpt_train_job *job);
 /* Warn of norms behind attention and MLP, which only modules of other programs have (write.c). */
 int ckpt_meg_foreign(const ckpt_train_job *job);
 
+/*
+ * True for output_layer.weight if it has the values of the word embedding, whichever of the two
+ * holds them, and no argument says that they are apart (write.c).  Megatron-Core saves tied
+ * embeddings once.
+ */
+bool ckpt_meg_is_tied_head(const ckpt_train_job *job, const ckpt_tensor *t);
+
+/*
+ * Check that a model whose arguments say that its head is not tied has a head (write.c).
+ *
+ * Errors  CKPT_EMISSING: it has none
+ */
+int ckpt_meg_check_head(const ckpt_train_job *job);
+
 /* The number of ranks of each kind, by which files are cut. */
 typedef struct ckpt_meg_sizes {
     uint32_t tp, pp, ep;

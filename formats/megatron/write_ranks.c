@@ -46,27 +46,33 @@ static bool mwr_ends(const char *name, const char *end)
     return n >= k && strcmp(name + n - k, end) == 0;
 }
 
-/* Add the empty extra state of a weight's module, and of the attention of its layer. */
+/* Add a name with an empty extra state; the caller gives each name once. */
+static void mwr_none(ckpt_torch_tree *t, ckpt_value *model, const char *name)
+{
+    ckpt_tt_put_at(t, model, name ? ckpt_tt_str(t, name) : NULL, ckpt_tt_new(t, CKPT_V_NONE));
+}
+
+/*
+ * Add the empty extra state of a weight's module, and of the attention of its layer.  A module of
+ * several experts gets it with its first weight.
+ */
 static void mwr_extra(ckpt_torch_tree *t, const ckpt_meg_division *d, ckpt_value *model,
-                      const char *local)
+                      const ckpt_meg_entry *e)
 {
     static const char projection[] = ".self_attention.linear_proj.weight";
-    const char *dot = strrchr(local, '.'), *last = dot, *module, *attention = NULL;
+    const char *local = e->local, *dot = strrchr(local, '.'), *last = dot;
     ckpt_arena *arena = d->job->to->arena;
 
     while (last && last > local && last[-1] != '.')
         last--;
-    if (!dot || strncmp(dot, ".weight", 7) != 0 ||
+    if (!dot || strcmp(dot, e->expert && !d->size.local ? ".weight0" : ".weight") != 0 ||
         (strncmp(last, "linear_", 7) != 0 && strncmp(local, "output_", 7) != 0))
         return;
-    module = ckpt_arena_printf(arena, "%.*s._extra_state", (int)(dot - local), local);
+    mwr_none(t, model, ckpt_arena_printf(arena, "%.*s._extra_state", (int)(dot - local), local));
     if (!d->size.local && mwr_ends(local, projection))
-        attention = ckpt_arena_printf(arena, "%.*s.self_attention.core_attention._extra_state",
-                                      (int)(strlen(local) - (sizeof projection - 1)), local);
-    if (module)
-        ckpt_tt_put(t, model, module, ckpt_tt_new(t, CKPT_V_NONE));
-    if (attention)
-        ckpt_tt_put(t, model, attention, ckpt_tt_new(t, CKPT_V_NONE));
+        mwr_none(t, model,
+                 ckpt_arena_printf(arena, "%.*s.self_attention.core_attention._extra_state",
+                                   (int)(strlen(local) - (sizeof projection - 1)), local));
 }
 
 /* Make the dict of a rank's tensors. */
@@ -85,7 +91,7 @@ static ckpt_value *mwr_model(ckpt_torch_tree *t, ckpt_meg_division *d, uint32_t 
         if (v)
             e->source[ep * d->size.tp + tp] = v->as.tensor->storage->source;
         ckpt_tt_put_at(t, model, ckpt_tt_str(t, e->local), v);
-        mwr_extra(t, d, model, e->local);
+        mwr_extra(t, d, model, e);
     }
     return model;
 }

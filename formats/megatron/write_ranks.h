@@ -15,6 +15,8 @@
 typedef struct ckpt_meg_entry {
     const ckpt_tensor *tensor; /* whole, in the source's map */
     const char *local;         /* name in the file, from "model" on */
+    const char *part;          /* name in its layer, an expert's without number; NULL: in none */
+    uint64_t layer;            /* number in the whole model, if it is in a layer */
     uint32_t stage;
     bool expert;           /* an expert's: only expert-parallel rank `ep` has it */
     uint32_t ep;           /* 0 if all have it */
@@ -39,7 +41,8 @@ typedef struct ckpt_meg_division {
  *
  * d       in: job, size; out: the rest, and size.untied; d->entry is freed by the caller
  * Errors  CKPT_EUNSUPPORTED: a tensor that no rank's model has, or that cannot be divided evenly;
- *         CKPT_ELIMIT
+ *         CKPT_EMISSING: a tensor is absent from a layer, or from the model; CKPT_EMISMATCH: two
+ *         would have one name, or the arguments do not fit; CKPT_ELIMIT
  */
 int ckpt_meg_divide(ckpt_meg_division *d);
 
