@@ -59,13 +59,21 @@ static int mc_leave(void *ctx, const char *tensor, unsigned line, const char *wh
     return !mc_add(&c->left, tensor, line, why);
 }
 
-static const mc_tensor *mc_find(const mc_tensors *list, const char *name)
+static int mc_by_name(const void *a, const void *b)
 {
-    for (size_t i = 0; i < list->n; i++) {
-        if (strcmp(list->at[i].name, name) == 0)
-            return &list->at[i];
-    }
-    return NULL;
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The sorted names of a list, which keeps its order; free them.  NULL: no memory. */
+static const char **mc_sorted(const mc_tensors *list)
+{
+    const char **name = calloc(list->n + 1, sizeof *name);
+
+    for (size_t i = 0; name && i < list->n; i++)
+        name[i] = list->at[i].name;
+    if (name)
+        qsort(name, list->n, sizeof *name, mc_by_name);
+    return name;
 }
 
 /* ---- checking ---- */
@@ -133,14 +141,15 @@ static int mc_keep_rules(mc_check *c, ckpt_err *err)
 static int mc_compare(mc_check *c, ckpt_err *err)
 {
     char was[SHAPE_ROOM], is[SHAPE_ROOM], why[2 * SHAPE_ROOM + 32];
-    bool ok = true;
+    const char **left = mc_sorted(&c->left);
+    bool ok = left != NULL;
 
     c->n_back = ckpt_map_tensor_count(c->from);
     for (size_t i = 0; ok && i < ckpt_map_tensor_count(c->like); i++) {
         const ckpt_tensor *t = ckpt_map_tensor_at(c->like, i);
         const ckpt_tensor *back = ckpt_map_find(c->from, t->name);
 
-        if (!back && !t->owner && !mc_find(&c->left, t->name))
+        if (!back && !t->owner && !bsearch(&t->name, left, c->left.n, sizeof *left, mc_by_name))
             ok = mc_add(&c->other, t->name, 0, "is missing");
         if (!back || strcmp(shape_text(was, t), shape_text(is, back)) == 0)
             continue;
@@ -154,6 +163,7 @@ static int mc_compare(mc_check *c, ckpt_err *err)
         if (!t->owner && !ckpt_map_find(c->like, t->name))
             ok = mc_add(&c->other, t->name, 0, "is new");
     }
+    free(left);
     return ok ? CKPT_OK : fail(err, CKPT_ELIMIT, "out of memory");
 }
 

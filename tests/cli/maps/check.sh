@@ -65,3 +65,13 @@ check own.map
 check own.map nothing
 ckpt maps --size a=1; echo "status $?"
 ckpt maps hf gguf; echo "status $?"
+echo "-- many tensors without a rule: seconds of processor time that no quadratic search would meet"
+python3 - <<'EOP'
+import json, os, struct
+os.mkdir('many')
+head = {'t.%d' % i: {'dtype': 'F32', 'shape': [1], 'data_offsets': [4 * i, 4 * i + 4]} for i in range(40000)}
+text = json.dumps(dict(head, emb={'dtype': 'F32', 'shape': [1], 'data_offsets': [160000, 160004]})).encode()
+open('many/model.safetensors', 'wb').write(struct.pack('<Q', len(text)) + text + bytes(160004))
+EOP
+printf 'map hf:mine\n    emb = table\n' >one.map
+(ulimit -t 5; ckpt maps check one.map many -q | tail -n 1)
