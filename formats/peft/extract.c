@@ -10,16 +10,16 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/peft/adapting.h"
+#include "formats/peft/extracting.h"
 #include "formats/peft/truncate.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/opts.h"
-#include "libckpt/base/vec.h"
-#include "libckpt/codec/json/json.h"
 #include "libckpt/copy/budget.h"
-#include "libckpt/io/spool.h"
+#include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"
 #include "libckpt/map/savepoint.h"
 
@@ -30,39 +30,11 @@ enum {
 /* Bytes of factors that stay in memory. */
 #define XL_HEAP (UINT64_C(64) << 20)
 
-/* A tensor of the tuned model. */
-typedef struct xl_tensor {
-    ckpt_tensor *t;
-    const ckpt_tensor *base;
-    const char *module; /* of a matrix of a linear layer: its name without ".weight"; else NULL */
-    bool differs;       /* from the base */
-    bool saved;         /* written whole */
-    bool bias;          /* of a module with an update; saved beside its factors */
-} xl_tensor;
-
-/* The factors of all matrices, two records for each; freed with the map. */
-typedef struct xl_store {
-    ckpt_spool *spool;
-} xl_store;
-
 typedef struct xl_made {
     ckpt_make make; /* must be first */
-    xl_store *store;
+    ckpt_xl_store *store;
     size_t record;
 } xl_made;
-
-typedef struct xl_job {
-    ckpt_map *map, *base;
-    ckpt_extract opts;
-    ckpt_training_info info;
-    ckpt_reader *reader[2]; /* of the tuned model and of its base */
-    xl_tensor *all;
-    size_t n;
-    float *piece[2];
-    size_t n_changed, n_rest; /* matrices that differ; other tensors that differ */
-    xl_store *store;
-    ckpt_err *err;
-} xl_job;
 
 /* ---- the tensors ---- */
 
@@ -77,9 +49,9 @@ static bool xl_is_float(const ckpt_tensor *t)
  */
 static bool xl_no_linear(const char *last)
 {
-    static const char *const names[] = {"wte",  "wpe",    "shared", "relative_attention_bias",
-                                        "gate", "router", NULL};
-    bool is = strstr(last, "embed") != NULL;
+    static const char *const names[] = {
+        "tok", "wte", "wpe", "shared", "relative_attention_bias", "gate", "router", NULL};
+    bool is = strstr(last, "emb") != NULL;
 
     for (size_t i = 0; !is && names[i]; i++)
         is = strcmp(last, names[i]) == 0;
@@ -87,7 +59,7 @@ static bool xl_no_linear(const char *last)
 }
 
 /* The module of a linear layer's matrix, in the arena; NULL: another tensor, or no memory. */
-static const char *xl_linear(const xl_job *j, const xl_tensor *e)
+static const char *xl_linear(const ckpt_xl_job *j, const ckpt_xl_tensor *e)
 {
     const char *name = e->t->name, *last;
     const size_t n = strlen(name), n_end = strlen(".weight");
@@ -109,7 +81,7 @@ static bool xl_same_shape(const ckpt_tensor *a, const ckpt_tensor *b)
 }
 
 /* Find the base's tensor of the same name and shape. */
-static int xl_pair(const xl_job *j, xl_tensor *e)
+static int xl_pair(const ckpt_xl_job *j, ckpt_xl_tensor *e)
 {
     const size_t i = ckpt_map_index(j->base, e->t->name, strlen(e->t->name));
     char mine[120], theirs[120];
@@ -130,7 +102,7 @@ static int xl_pair(const xl_job *j, xl_tensor *e)
     return CKPT_OK;
 }
 
-static int xl_pair_all(xl_job *j)
+static int xl_pair_all(ckpt_xl_job *j)
 {
     int rc = CKPT_OK;
 
@@ -155,8 +127,8 @@ static int xl_pair_all(xl_job *j)
 }
 
 /* Read elements at..at+n-1 of the tuned model, and those of the base into the second piece. */
-static int xl_read(const xl_job *j, const xl_tensor *e, uint64_t at, uint64_t n, ckpt_dtype dtype,
-                   void *tuned)
+static int xl_read(const ckpt_xl_job *j, const ckpt_xl_tensor *e, uint64_t at, uint64_t n,
+                   ckpt_dtype dtype, void *tuned)
 {
     int rc = ckpt_reader_read(j->reader[0], e->t, at, n, dtype, tuned, j->err);
 
@@ -165,63 +137,130 @@ static int xl_read(const xl_job *j, const xl_tensor *e, uint64_t at, uint64_t n,
                : rc;
 }
 
-/* True if n elements of the two pieces differ; zeros of both signs are one number. */
-static bool xl_differ(const xl_job *j, const ckpt_tensor *t, bool floats, uint64_t n)
+/* The dtype in which two tensors are compared; NONE: byte by byte. */
+static ckpt_dtype xl_common(const ckpt_xl_tensor *e)
 {
+    if (!xl_is_float(e->t) || !xl_is_float(e->base))
+        return CKPT_DTYPE_NONE;
+    return e->t->dtype == CKPT_F64 || e->base->dtype == CKPT_F64 ? CKPT_F64 : CKPT_F32;
+}
+
+/* Element i of the tuned model's piece (0) or the base's (1), which have this dtype. */
+static double xl_element(const ckpt_xl_job *j, unsigned of, ckpt_dtype dtype, uint64_t i)
+{
+    return dtype == CKPT_F64 ? ((const double *)j->piece[of])[i]
+                             : (double)((const float *)j->piece[of])[i];
+}
+
+/* True if n elements of the two pieces differ; zeros of both signs are one number. */
+static bool xl_differ(const ckpt_xl_job *j, const ckpt_tensor *t, ckpt_dtype dtype, uint64_t n)
+{
+    const bool floats = dtype != CKPT_DTYPE_NONE;
     uint64_t bytes = 0;
 
-    if (!ckpt_dtype_bytes(floats ? CKPT_F32 : t->dtype, n, &bytes) ||
+    if (!ckpt_dtype_bytes(floats ? dtype : t->dtype, n, &bytes) ||
         memcmp(j->piece[0], j->piece[1], bytes) == 0)
         return false;
     for (uint64_t i = 0; floats && i < n; i++) {
-        if (!(j->piece[0][i] == j->piece[1][i]))
+        if (!(xl_element(j, 0, dtype, i) == xl_element(j, 1, dtype, i)))
             return true;
     }
     return !floats;
 }
 
 /* Find whether a tensor differs. */
-static int xl_compare(const xl_job *j, xl_tensor *e)
+static int xl_compare(const ckpt_xl_job *j, ckpt_xl_tensor *e)
 {
-    const bool floats = xl_is_float(e->t) && xl_is_float(e->base);
+    const ckpt_dtype dtype = xl_common(e);
     int rc = CKPT_OK;
 
-    e->differs = !floats && e->t->dtype != e->base->dtype;
+    e->differs = dtype == CKPT_DTYPE_NONE && e->t->dtype != e->base->dtype;
     for (uint64_t at = 0; rc == CKPT_OK && !e->differs && at < e->t->n_elems; at += XL_PIECE) {
         const uint64_t n = e->t->n_elems - at < XL_PIECE ? e->t->n_elems - at : XL_PIECE;
 
-        rc = xl_read(j, e, at, n, floats ? CKPT_F32 : CKPT_DTYPE_NONE, j->piece[0]);
-        e->differs = rc == CKPT_OK && xl_differ(j, e->t, floats, n);
+        rc = xl_read(j, e, at, n, dtype, j->piece[0]);
+        e->differs = rc == CKPT_OK && xl_differ(j, e->t, dtype, n);
     }
     return rc;
 }
 
-/* Compare all tensors; a tied name follows its owner, unless only one of the models ties it. */
-static int xl_compare_all(xl_job *j)
+/* The entry of a tensor's owner; NULL: the tensor is not tied. */
+static const ckpt_xl_tensor *xl_owner(const ckpt_xl_job *j, const ckpt_tensor *t)
+{
+    const size_t at =
+        t->owner ? ckpt_map_index(j->map, t->owner->name, strlen(t->owner->name)) : SIZE_MAX;
+
+    return at < j->n ? &j->all[at] : NULL;
+}
+
+/* Warn of matrices that differ and have another dtype in the base. */
+static int xl_warn_dtypes(const ckpt_xl_job *j)
+{
+    const ckpt_xl_tensor *first = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < j->n; i++) {
+        const ckpt_xl_tensor *e = &j->all[i];
+
+        if (!e->module || !e->differs || e->t->dtype == e->base->dtype)
+            continue;
+        first = first ? first : e;
+        n++;
+    }
+    return !first
+               ? CKPT_OK
+               : ckpt_map_note(j->map, CKPT_WARNING, j->err,
+                               "%zu matri%s (%s%.200s is %s in %s, but %s in %s): the difference "
+                               "contains what one of the two lost by rounding",
+                               n, n == 1 ? "x has two dtypes" : "ces have two dtypes",
+                               n == 1 ? "" : "the first: ", first->t->name,
+                               ckpt_dtype_name(first->t->dtype), j->map->path,
+                               ckpt_dtype_name(first->base->dtype), j->base->path);
+}
+
+/* True for a name that both models tie to the same one. */
+static bool xl_follows(const ckpt_xl_tensor *e)
+{
+    return e->t->owner && e->base->owner && strcmp(e->t->owner->name, e->base->owner->name) == 0;
+}
+
+/* Compare all tensors; a tied name follows its owner if both models tie it to that. */
+static int xl_compare_all(ckpt_xl_job *j)
 {
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < j->n; i++) {
-        xl_tensor *e = &j->all[i];
+        ckpt_xl_tensor *e = &j->all[i];
 
-        if (e->t->owner && e->base->owner)
+        if (xl_follows(e))
             continue;
         rc = xl_compare(j, e);
         j->n_changed += e->differs && e->module;
         j->n_rest += e->differs && !e->module;
     }
-    return rc;
+    return rc == CKPT_OK ? xl_warn_dtypes(j) : rc;
+}
+
+/*
+ * Refuse names that share their values in the base if the adapter would change only one: peft adds
+ * the update to the module whose matrix it is, and replaces a module that it saves.
+ */
+static int xl_check_shared(const ckpt_xl_job *j)
+{
+    for (size_t i = 0; i < j->n; i++) {
+        const ckpt_xl_tensor *e = &j->all[i], *owner = xl_owner(j, e->base);
+
+        if (owner && owner->differs &&
+            (owner->module || (owner->saved && !e->saved && xl_follows(e))))
+            return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
+                             "%.200s shares the values of %.200s in %s, and peft would change only "
+                             "one of them",
+                             e->t->name, owner->t->name, j->base->path);
+    }
+    return CKPT_OK;
 }
 
 /* ---- other tensors that differ ---- */
-
-/* The length of the name of the module that has a tensor; 0: none. */
-static size_t xl_parent(const char *name)
-{
-    const char *dot = strrchr(name, '.');
-
-    return dot ? (size_t)(dot - name) : 0;
-}
 
 /* True if a tensor is inside the module of the first n bytes of a name. */
 static bool xl_inside(const char *tensor, const char *name, size_t n)
@@ -233,7 +272,7 @@ static bool xl_inside(const char *tensor, const char *name, size_t n)
  * True for an embedding whose head is tied to it: peft would replace the embedding and leave the
  * head as it was.
  */
-static bool xl_tied(const xl_job *j, const char *name)
+static bool xl_tied(const ckpt_xl_job *j, const char *name)
 {
     static const char *const heads[] = {"lm_head.weight", "embed_out.weight", "output_layer.weight",
                                         NULL};
@@ -251,37 +290,72 @@ static bool xl_tied(const xl_job *j, const char *name)
 }
 
 /* True for the bias of a module with an update, which peft can save beside its factors. */
-static bool xl_own_bias(const xl_job *j, const char *name)
+static int xl_own_bias(const ckpt_xl_job *j, const char *name, bool *own)
 {
-    const size_t n = xl_parent(name);
-    bool own = false;
+    const size_t n = ckpt_xl_parent(name);
+    char *weight = NULL;
 
-    for (size_t i = 0; strcmp(name + n, ".bias") == 0 && !own && i < j->n; i++) {
-        const xl_tensor *e = &j->all[i];
+    *own = false;
+    if (strcmp(name + n, ".bias") != 0)
+        return CKPT_OK;
+    weight = ckpt_alloc(n + sizeof ".weight");
+    if (!weight)
+        return ckpt_fail_memory(j->err);
+    memcpy(weight, name, n);
+    memcpy(weight + n, ".weight", sizeof ".weight");
+    const size_t at = ckpt_map_index(j->map, weight, strlen(weight));
 
-        own = e->module && e->differs && strlen(e->module) == n && memcmp(e->module, name, n) == 0;
+    *own = at < j->n && j->all[at].module && j->all[at].differs;
+    ckpt_free(weight);
+    return CKPT_OK;
+}
+
+static int xl_by_name(const void *pa, const void *pb)
+{
+    const ckpt_xl_tensor *const *a = pa, *const *b = pb;
+
+    return strcmp((*a)->t->name, (*b)->t->name);
+}
+
+/* The first of the sorted entries that is not before a module's tensors: "module." */
+static size_t xl_first_in(const ckpt_xl_job *j, const char *name, size_t n)
+{
+    size_t low = 0, high = j->n;
+
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        const char *at = j->sorted[mid]->t->name;
+        const int order = strncmp(at, name, n + 1);
+
+        if (order < 0)
+            low = mid + 1;
+        else
+            high = mid;
     }
-    return own;
+    return low;
 }
 
 /* Mark all tensors of a module to be written whole; one with an update cannot be. */
-static int xl_save(xl_job *j, xl_tensor *of)
+static int xl_save(ckpt_xl_job *j, ckpt_xl_tensor *of)
 {
     const char *name = of->t->name;
-    const size_t n = xl_parent(name);
+    const size_t n = ckpt_xl_parent(name);
     const char *why = n == 0             ? "its module is the model itself"
                       : xl_tied(j, name) ? "the head is tied to it, and peft would not change that"
                                          : NULL;
+    bool own = false;
+    int rc = xl_own_bias(j, name, &own);
 
-    if (xl_own_bias(j, name)) {
+    if (rc != CKPT_OK)
+        return rc;
+    if (own) {
         of->saved = of->bias = true;
         return CKPT_OK;
     }
-    for (size_t i = 0; !why && i < j->n; i++) {
-        xl_tensor *e = &j->all[i];
+    for (size_t i = why || of->saved ? j->n : xl_first_in(j, name, n);
+         !why && i < j->n && xl_inside(j->sorted[i]->t->name, name, n); i++) {
+        ckpt_xl_tensor *e = j->sorted[i];
 
-        if (!xl_inside(e->t->name, name, n))
-            continue;
         why = e->module && e->differs ? "its module has a matrix with an update, too" : NULL;
         e->saved = true;
     }
@@ -292,14 +366,32 @@ static int xl_save(xl_job *j, xl_tensor *of)
                             name, why);
 }
 
+/* Save all that differs and is no matrix of a linear layer. */
+static int xl_save_all(ckpt_xl_job *j)
+{
+    int rc = CKPT_OK;
+
+    j->sorted = ckpt_alloc((j->n + 1) * sizeof *j->sorted);
+    if (!j->sorted)
+        return ckpt_fail_memory(j->err);
+    for (size_t i = 0; i < j->n; i++)
+        j->sorted[i] = &j->all[i];
+    qsort(j->sorted, j->n, sizeof(ckpt_xl_tensor *), xl_by_name);
+    for (size_t i = 0; rc == CKPT_OK && i < j->n; i++) {
+        if (j->all[i].differs && !j->all[i].module)
+            rc = xl_save(j, &j->all[i]);
+    }
+    return rc;
+}
+
 /* The names of the first tensors that differ and have no update: "a, b and 3 others". */
-static const char *xl_rest_names(const xl_job *j)
+static const char *xl_rest_names(const ckpt_xl_job *j)
 {
     const char *text = "";
     size_t n = 0;
 
     for (size_t i = 0; text && i < j->n; i++) {
-        const xl_tensor *e = &j->all[i];
+        const ckpt_xl_tensor *e = &j->all[i];
 
         if (!e->differs || e->module || n++ >= XL_NAMES)
             continue;
@@ -311,10 +403,9 @@ static const char *xl_rest_names(const xl_job *j)
 }
 
 /* Save, drop or refuse the tensors that differ and are no matrices of linear layers. */
-static int xl_rest(xl_job *j)
+static int xl_rest(ckpt_xl_job *j)
 {
     const char *names = j->n_rest > 0 ? xl_rest_names(j) : "";
-    int rc = CKPT_OK;
 
     if (!names)
         return ckpt_fail_memory(j->err);
@@ -329,34 +420,24 @@ static int xl_rest(xl_job *j)
         return ckpt_map_note(j->map, CKPT_INFO, j->err,
                              "%zu tensor%s that differ%s from the base are left out: %s", j->n_rest,
                              j->n_rest == 1 ? "" : "s", j->n_rest == 1 ? "s" : "", names);
-    for (size_t i = 0; rc == CKPT_OK && i < j->n; i++) {
-        if (j->all[i].differs && !j->all[i].module)
-            rc = xl_save(j, &j->all[i]);
-    }
-    return rc;
+    return xl_save_all(j);
 }
 
 /* ---- the factors ---- */
 
-/* True for a module with a transposed matrix, [in, out]. */
-static bool xl_turned(const xl_job *j, const char *module)
-{
-    const ckpt_adapting like = {.model_type = j->info.model_type};
-
-    return ckpt_adapt_is_conv1d(&like, module);
-}
-
 /* Read the difference of a matrix into x. */
-static int xl_difference(const xl_job *j, const xl_tensor *e, float *x)
+static int xl_difference(const ckpt_xl_job *j, const ckpt_xl_tensor *e, float *x)
 {
+    const ckpt_dtype dtype = xl_common(e);
+
     for (uint64_t at = 0; at < e->t->n_elems; at += XL_PIECE) {
         const uint64_t n = e->t->n_elems - at < XL_PIECE ? e->t->n_elems - at : XL_PIECE;
-        int rc = xl_read(j, e, at, n, CKPT_F32, x + at);
+        int rc = xl_read(j, e, at, n, dtype, j->piece[0]);
 
         if (rc != CKPT_OK)
             return rc;
         for (uint64_t i = at; i < at + n; i++) {
-            x[i] -= j->piece[1][i - at];
+            x[i] = (float)(xl_element(j, 0, dtype, i - at) - xl_element(j, 1, dtype, i - at));
             if (!isfinite(x[i]))
                 return ckpt_fail(j->err, CKPT_EDOUBT,
                                  "%.200s: element %" PRIu64
@@ -369,8 +450,8 @@ static int xl_difference(const xl_job *j, const xl_tensor *e, float *x)
 }
 
 /* Put a factor, [rows, cols], into the spool; turned: transposed. */
-static int xl_keep(const xl_job *j, size_t record, const float *x, uint64_t rows, uint64_t cols,
-                   bool turned)
+static int xl_keep(const ckpt_xl_job *j, size_t record, const float *x, uint64_t rows,
+                   uint64_t cols, bool turned)
 {
     const uint64_t n = rows * cols * sizeof *x;
     float *other = turned ? ckpt_alloc(n) : NULL;
@@ -389,8 +470,44 @@ static int xl_keep(const xl_job *j, size_t record, const float *x, uint64_t rows
     return rc;
 }
 
+/* Refuse factors that the dtype cannot hold, and count those that it makes zeros. */
+static int xl_check_range(ckpt_xl_job *j, const ckpt_xl_tensor *e, const ckpt_truncation *t)
+{
+    if (!isfinite(t->rest))
+        return ckpt_fail(j->err, CKPT_EDOUBT,
+                         "%.200s: its factors are beyond the range of %s; leave --dtype out to "
+                         "write them as F32",
+                         e->module,
+                         ckpt_dtype_name(t->round == CKPT_DTYPE_NONE ? CKPT_F32 : t->round));
+    // rounding alone changes a factor by 2^-12 of it
+    if (t->round == CKPT_F16 && t->rounded > 1.0 / 512) {
+        j->coarse = j->coarse ? j->coarse : e->module;
+        j->n_coarse++;
+    }
+    return CKPT_OK;
+}
+
+/*
+ * Refuse the matrix of a module that may be transformers' Conv1D, [in, out], or a linear layer,
+ * [out, in]: the shape does not tell, nor do the names of GPT-2's modules, which others have too.
+ */
+static int xl_check_turned(const ckpt_xl_job *j, const ckpt_xl_tensor *e)
+{
+    static const char *const names[] = {"c_attn", "c_proj", "c_fc", NULL};
+    const char *last = ckpt_xl_last(e->module);
+
+    for (size_t i = 0; !j->info.model_type && names[i]; i++) {
+        if (strcmp(last, names[i]) == 0)
+            return ckpt_fail(j->err, CKPT_EDOUBT,
+                             "%.200s: the type of the model says whether this is [in, out] or "
+                             "[out, in], and %s has no config.json: give it with --config",
+                             e->t->name, j->map->path);
+    }
+    return CKPT_OK;
+}
+
 /* Compute the factors of the k-th matrix that differs. */
-static int xl_factors(const xl_job *j, const xl_tensor *e, size_t k)
+static int xl_factors(ckpt_xl_job *j, const ckpt_xl_tensor *e, size_t k)
 {
     ckpt_truncation t = {.rows = e->t->shape[0],
                          .cols = e->t->shape[1],
@@ -398,7 +515,7 @@ static int xl_factors(const xl_job *j, const xl_tensor *e, size_t k)
                          .round = j->opts.dtype,
                          .threads = ckpt_run_jobs(j->opts.jobs)};
     float *x = ckpt_alloc(e->t->n_elems * sizeof *x);
-    const bool turned = xl_turned(j, e->module);
+    const bool turned = ckpt_xl_turned(j, e->module);
     int rc = x ? xl_difference(j, e, x) : ckpt_fail_memory(j->err);
 
     t.x = x;
@@ -407,6 +524,8 @@ static int xl_factors(const xl_job *j, const xl_tensor *e, size_t k)
     if (rc == CKPT_OK)
         rc = t.left && t.right ? ckpt_truncate(&t, j->err) : ckpt_fail_memory(j->err);
     ckpt_free(x);
+    if (rc == CKPT_OK)
+        rc = xl_check_range(j, e, &t);
     // A is [r, in] and B [out, r]
     if (rc == CKPT_OK)
         rc = turned ? xl_keep(j, 2 * k, t.left, t.rows, t.rank, true)
@@ -428,7 +547,7 @@ static int xl_factors(const xl_job *j, const xl_tensor *e, size_t k)
     return rc;
 }
 
-static int xl_factors_all(xl_job *j)
+static int xl_factors_all(ckpt_xl_job *j)
 {
     size_t k = 0;
     int rc;
@@ -442,10 +561,20 @@ static int xl_factors_all(xl_job *j)
     rc = j->store ? ckpt_spool_new(&j->store->spool, 2 * j->n_changed, NULL, XL_HEAP, j->err)
                   : ckpt_fail_memory(j->err);
     for (size_t i = 0; rc == CKPT_OK && i < j->n; i++) {
-        if (j->all[i].module && j->all[i].differs)
+        if (!j->all[i].module || !j->all[i].differs)
+            continue;
+        rc = xl_check_turned(j, &j->all[i]);
+        if (rc == CKPT_OK)
             rc = xl_factors(j, &j->all[i], k++);
     }
-    return rc;
+    return rc != CKPT_OK || j->n_coarse == 0
+               ? rc
+               : ckpt_map_note(j->map, CKPT_WARNING, j->err,
+                               "%zu matri%s (%s%.200s) ha%s factors that are too small for F16, "
+                               "and lose more than its rounding; --dtype bf16 keeps them",
+                               j->n_coarse, j->n_coarse == 1 ? "x" : "ces",
+                               j->n_coarse == 1 ? "" : "the first: ", j->coarse,
+                               j->n_coarse == 1 ? "s" : "ve");
 }
 
 /* ---- the adapter's tensors ---- */
@@ -469,7 +598,8 @@ static void xl_release(ckpt_make *make)
 }
 
 /* Add the tensor of a record. */
-static int xl_add(const xl_job *j, const char *name, size_t record, uint64_t rows, uint64_t cols)
+static int xl_add(const ckpt_xl_job *j, const char *name, size_t record, uint64_t rows,
+                  uint64_t cols)
 {
     const uint64_t shape[2] = {rows, cols};
     const ckpt_tensor like = {.dtype = CKPT_F32, .ndim = 2, .shape = shape};
@@ -493,9 +623,9 @@ static int xl_add(const xl_job *j, const char *name, size_t record, uint64_t row
 }
 
 /* Add A and B of the k-th matrix. */
-static int xl_add_pair(const xl_job *j, const xl_tensor *e, size_t k)
+static int xl_add_pair(const ckpt_xl_job *j, const ckpt_xl_tensor *e, size_t k)
 {
-    const bool turned = xl_turned(j, e->module);
+    const bool turned = ckpt_xl_turned(j, e->module);
     const uint64_t n_in = e->t->shape[turned ? 0 : 1], n_out = e->t->shape[turned ? 1 : 0];
     ckpt_arena *a = j->map->arena;
     const char *name = ckpt_arena_printf(a, "base_model.model.%s.lora_A.weight", e->module);
@@ -506,7 +636,7 @@ static int xl_add_pair(const xl_job *j, const xl_tensor *e, size_t k)
 }
 
 /* Replace the model's tensors by those of the adapter. */
-static int xl_tensors(xl_job *j)
+static int xl_tensors(ckpt_xl_job *j)
 {
     ckpt_map *map = j->map;
     size_t k = 0;
@@ -515,168 +645,27 @@ static int xl_tensors(xl_job *j)
     map->tensors.n = 0;
     rc = ckpt_map_reindex(map, j->err);
     for (size_t i = 0; rc == CKPT_OK && i < j->n; i++) {
-        xl_tensor *e = &j->all[i];
+        ckpt_xl_tensor *e = &j->all[i];
 
         if (e->module && e->differs)
             rc = xl_add_pair(j, e, k++);
         if (rc != CKPT_OK || !e->saved)
             continue;
+        // peft saves a copy of each module, and the owner may have no place in the adapter
+        if (e->t->owner)
+            ckpt_extent_own(e->t, NULL, 0);
         e->t->name = ckpt_arena_printf(
-            map->arena, "base_model.model.%.*s%s%s", (int)xl_parent(e->t->name), e->t->name,
-            e->bias ? ".base_layer" : "", e->t->name + xl_parent(e->t->name));
+            map->arena, "base_model.model.%.*s%s%s", (int)ckpt_xl_parent(e->t->name), e->t->name,
+            e->bias ? ".base_layer" : "", e->t->name + ckpt_xl_parent(e->t->name));
         rc = e->t->name ? ckpt_map_append(map, e->t, j->err) : ckpt_fail_memory(j->err);
     }
-    return rc;
-}
-
-/* ---- the configuration ---- */
-
-/* The last part of a module's name. */
-static const char *xl_last(const char *module)
-{
-    const char *dot = strrchr(module, '.');
-
-    return dot ? dot + 1 : module;
-}
-
-/* True if peft would take a module that has no update for a target by the last part of its name. */
-static bool xl_is_other(const xl_job *j, const char *last)
-{
-    bool other = false;
-
-    for (size_t i = 0; !other && i < j->n; i++) {
-        const xl_tensor *e = &j->all[i];
-        const char *name = e->t->name;
-        const size_t n = xl_parent(name), m = strlen(last);
-
-        other = !(e->module && e->differs) && n >= m && strcmp(name + n, ".weight") == 0 &&
-                memcmp(name + n - m, last, m) == 0 && (n == m || name[n - m - 1] == '.');
-    }
-    return other;
-}
-
-/* Append a text to a list unless it is there. */
-static bool xl_append(ckpt_arena *a, ckpt_value *list, const char *text)
-{
-    const ckpt_seq all = ckpt_value_seq(list);
-
-    for (uint64_t i = 0; text && i < all.n; i++) {
-        if (ckpt_value_is(all.at[i], text))
-            return true;
-    }
-    return text && ckpt_seq_add(a, &list->as.seq, ckpt_value_cstr(a, text));
-}
-
-/* target_modules: the last parts of names if they choose exactly the modules with an update. */
-static ckpt_value *xl_targets(const xl_job *j)
-{
-    ckpt_arena *a = j->map->arena;
-    ckpt_value *list = ckpt_value_new(a, CKPT_V_LIST);
-    bool by_names = true, ok = list != NULL;
-
-    for (size_t i = 0; by_names && i < j->n; i++) {
-        const xl_tensor *e = &j->all[i];
-
-        by_names = !e->module || !e->differs || !xl_is_other(j, xl_last(e->module));
-    }
-    for (size_t i = 0; ok && i < j->n; i++) {
-        const xl_tensor *e = &j->all[i];
-
-        if (e->module && e->differs)
-            ok = xl_append(a, list, by_names ? xl_last(e->module) : e->module);
-    }
-    return ok ? list : NULL;
-}
-
-/* modules_to_save: the whole paths, because peft compares the ends of names; null if empty. */
-static ckpt_value *xl_saved(const xl_job *j)
-{
-    static const char before[] = "base_model.model.";
-    ckpt_arena *a = j->map->arena;
-    ckpt_value *list = ckpt_value_new(a, CKPT_V_LIST);
-    bool ok = list != NULL, any = false;
-
-    for (size_t i = 0; ok && i < j->n; i++) {
-        const xl_tensor *e = &j->all[i];
-        // saved tensors have their new names by now
-        const char *name = e->t->name + (e->saved ? sizeof before - 1 : 0);
-
-        if (e->module || !e->differs || !e->saved || e->bias)
-            continue;
-        any = true;
-        ok = xl_append(a, list, ckpt_arena_string(a, name, xl_parent(name)));
-    }
-    return !ok ? NULL : any ? list : ckpt_value_new(a, CKPT_V_NONE);
-}
-
-/* True if biases are saved beside factors. */
-static bool xl_any_bias(const xl_job *j)
-{
-    bool any = false;
-
-    for (size_t i = 0; !any && i < j->n; i++)
-        any = j->all[i].bias;
-    return any;
-}
-
-/* True if a matrix with an update is transposed. */
-static bool xl_any_turned(const xl_job *j)
-{
-    bool any = false;
-
-    for (size_t i = 0; !any && i < j->n; i++)
-        any = j->all[i].module && j->all[i].differs && xl_turned(j, j->all[i].module);
-    return any;
-}
-
-/* Make adapter_config.json: peft's LoraConfig, with the other members at their defaults. */
-static int xl_config(const xl_job *j)
-{
-    static const ckpt_json_style style = {.indent = 2, .sort_keys = true};
-    ckpt_arena *a = j->map->arena;
-    const char *base = j->opts.base_name ? j->opts.base_name : j->base->path;
-    const bool causal = j->info.architecture && strstr(j->info.architecture, "ForCausalLM");
-    const struct {
-        const char *key;
-        ckpt_value *value;
-    } member[] = {
-        {"base_model_name_or_path", ckpt_value_cstr(a, base)},
-        {"bias", ckpt_value_cstr(a, xl_any_bias(j) ? "lora_only" : "none")},
-        {"fan_in_fan_out", ckpt_value_bool(a, xl_any_turned(j))},
-        {"inference_mode", ckpt_value_bool(a, true)},
-        {"init_lora_weights", ckpt_value_bool(a, true)},
-        {"lora_alpha", ckpt_value_int(a, (int64_t)j->opts.rank)},
-        {"lora_dropout", ckpt_value_int(a, 0)},
-        {"modules_to_save", xl_saved(j)},
-        {"peft_type", ckpt_value_cstr(a, "LORA")},
-        {"r", ckpt_value_int(a, (int64_t)j->opts.rank)},
-        {"target_modules", xl_targets(j)},
-        {"task_type", causal ? ckpt_value_cstr(a, "CAUSAL_LM") : ckpt_value_new(a, CKPT_V_NONE)},
-        {"use_dora", ckpt_value_bool(a, false)},
-        {"use_rslora", ckpt_value_bool(a, false)},
-    };
-    ckpt_value *root = ckpt_value_new(a, CKPT_V_DICT);
-    ckpt_bytes text = {0};
-    bool ok = root != NULL;
-    int rc;
-
-    for (size_t i = 0; ok && i < sizeof member / sizeof *member; i++)
-        ok =
-            member[i].value && ckpt_dict_add_cstr(a, &root->as.map, member[i].key, member[i].value);
-    rc = ok ? ckpt_json_write(&text, root, &style, j->err) : ckpt_fail_memory(j->err);
-    if (rc == CKPT_OK) {
-        j->map->n_adapter_config = text.n;
-        j->map->adapter_config = ckpt_arena_copy(a, text.at, text.n);
-        rc = j->map->adapter_config ? CKPT_OK : ckpt_fail_memory(j->err);
-    }
-    ckpt_vec_free(&text);
     return rc;
 }
 
 /* ---- all ---- */
 
 /* Refuse models of two kinds. */
-static int xl_one_kind(const xl_job *j)
+static int xl_one_kind(const ckpt_xl_job *j)
 {
     ckpt_training_info other = {0};
     const char *mine = j->info.model_type;
@@ -689,7 +678,7 @@ static int xl_one_kind(const xl_job *j)
 }
 
 /* Make an adapter of the map; a failure leaves the map half changed. */
-static int xl_change(xl_job *j)
+static int xl_change(ckpt_xl_job *j)
 {
     int rc = ckpt_map_dequantize(j->map, true, j->err);
 
@@ -697,7 +686,7 @@ static int xl_change(xl_job *j)
         rc = ckpt_map_dequantize(j->base, true, j->err);
     ckpt_map_training_info(j->map, &j->info);
     if (rc == CKPT_OK)
-        rc = xl_one_kind(j);
+        rc = j->opts.config_text ? ckpt_xl_read_config(j) : xl_one_kind(j);
     if (rc == CKPT_OK)
         rc = xl_pair_all(j);
     for (unsigned i = 0; rc == CKPT_OK && i < 2; i++) {
@@ -711,21 +700,26 @@ static int xl_change(xl_job *j)
     if (rc == CKPT_OK)
         rc = xl_rest(j);
     if (rc == CKPT_OK)
+        rc = xl_check_shared(j);
+    if (rc == CKPT_OK)
         rc = xl_factors_all(j);
     if (rc == CKPT_OK)
         rc = xl_tensors(j);
     if (rc == CKPT_OK)
-        rc = xl_config(j);
-    return rc == CKPT_OK ? ckpt_map_note(j->map, CKPT_INFO, j->err,
-                                         "rank %" PRIu64 " of %zu matrices; %zu tensors are equal "
-                                         "in both models",
-                                         (uint64_t)j->opts.rank, j->n_changed,
-                                         j->n - j->n_changed - j->n_rest)
-                         : rc;
+        rc = ckpt_xl_config(j);
+    const size_t n_equal = j->n - j->n_changed - j->n_rest;
+
+    return rc == CKPT_OK
+               ? ckpt_map_note(j->map, CKPT_INFO, j->err,
+                               "rank %" PRIu64 " of %zu matri%s; %zu tensor%s equal in both models",
+                               (uint64_t)j->opts.rank, j->n_changed,
+                               j->n_changed == 1 ? "x" : "ces", n_equal,
+                               n_equal == 1 ? " is" : "s are")
+               : rc;
 }
 
 /* Check the options. */
-static int xl_opts(xl_job *j, const ckpt_extract *extract)
+static int xl_opts(ckpt_xl_job *j, const ckpt_extract *extract)
 {
     int rc = ckpt_opts_take(&j->opts, sizeof j->opts, extract, "ckpt_extract", j->err);
 
@@ -745,7 +739,7 @@ int ckpt_map_extract_lora(ckpt_map *tuned, ckpt_map *base, const ckpt_extract *e
                           ckpt_err *err)
 {
     ckpt_err_clear(err);
-    xl_job j = {.map = tuned, .base = base, .err = err};
+    ckpt_xl_job j = {.map = tuned, .base = base, .err = err};
     ckpt_savepoint *saved = NULL;
     int rc = !tuned || !base || !extract || tuned == base
                  ? ckpt_fail(err, CKPT_EUSAGE, "no two models to extract an adapter from")
@@ -763,6 +757,7 @@ int ckpt_map_extract_lora(ckpt_map *tuned, ckpt_map *base, const ckpt_extract *e
         ckpt_free(j.piece[i]);
         ckpt_reader_free(j.reader[i]);
     }
+    ckpt_free(j.sorted);
     ckpt_free(j.all);
     return rc;
 }

@@ -443,6 +443,28 @@ static void trn_write(const ckpt_truncation *t, const double *v, const double *i
     }
 }
 
+/* Round a factor of n elements, and note the part of its norm that this changes. */
+static void trn_round(ckpt_truncation *t, float *x, uint64_t n)
+{
+    float was[CKPT_PEFT_TILE];
+    double lost = 0, all = 0;
+
+    for (uint64_t at = 0; t->round != CKPT_DTYPE_NONE && at < n; at += CKPT_PEFT_TILE) {
+        const uint64_t some = n - at < CKPT_PEFT_TILE ? n - at : CKPT_PEFT_TILE;
+
+        memcpy(was, x + at, some * sizeof *was);
+        ckpt_peft_round(t->round, x + at, some);
+        for (uint64_t i = 0; i < some; i++) {
+            const double by = (double)was[i] - (double)x[at + i];
+
+            lost += by * by;
+            all += (double)was[i] * (double)was[i];
+        }
+    }
+    if (all > 0 && sqrt(lost / all) > t->rounded)
+        t->rounded = sqrt(lost / all);
+}
+
 /* Compute both factors, 8 columns at a time. */
 static int trn_factors(trn_space *s)
 {
@@ -460,8 +482,8 @@ static int trn_factors(trn_space *s)
     }
     ckpt_free(image);
     if (rc == CKPT_OK) {
-        ckpt_peft_round(t->round, t->left, t->rows * t->rank);
-        ckpt_peft_round(t->round, t->right, t->rank * t->cols);
+        trn_round(t, t->left, t->rows * t->rank);
+        trn_round(t, t->right, t->rank * t->cols);
     }
     return rc;
 }
@@ -514,7 +536,7 @@ int ckpt_truncate(ckpt_truncation *t, ckpt_err *err)
     for (uint64_t i = 0; i < t->rows * t->cols; i++)
         s.energy += (double)t->x[i] * (double)t->x[i];
     t->norm = sqrt(s.energy);
-    t->rest = 0;
+    t->rest = t->rounded = 0;
     if (s.energy == 0)
         return CKPT_OK;
     s.next = ckpt_alloc(t->cols * TRN_BLOCK * sizeof *s.next);

@@ -21,7 +21,8 @@ typedef struct ckpt_truncation {
     float *left;      /* out: U sqrt(S), [rows, rank] */
     float *right;     /* out: sqrt(S) V', [rank, cols] */
     double norm;      /* out: the Frobenius norm of x */
-    double rest;      /* out: the Frobenius norm of x - left right */
+    double rest;      /* out: the Frobenius norm of x - left right; not finite: out of range */
+    double rounded;   /* out: the larger part of a factor's norm that rounding changed */
 } ckpt_truncation;
 
 /*

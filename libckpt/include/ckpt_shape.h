@@ -395,6 +395,8 @@ typedef struct ckpt_extract {
     const char *base_name; /* base_model_name_or_path; NULL: the base's path */
     ckpt_extracted_fn fn;  /* called after each matrix; or NULL */
     void *ctx;
+    /* a config.json, instead of those beside the models, and its name for messages; or NULL */
+    const char *config_text, *config_name;
 } ckpt_extract;
 
 /*
@@ -405,7 +407,9 @@ typedef struct ckpt_extract {
  * base     has the same tensors; quantized weights become floats
  * Errors   CKPT_EUSAGE: the options; CKPT_EMISSING, CKPT_EMISMATCH: the models do not belong
  *          together, or are equal; CKPT_EUNSUPPORTED: other tensors differ (see rest);
- *          CKPT_EDOUBT: a difference is not finite; those of ckpt_reader_read
+ *          CKPT_EDOUBT: a difference is not finite, a factor is beyond the range of dtype, or the
+ *          model's type is unknown and decides whether a matrix is transposed; those of
+ *          ckpt_reader_read
  */
 CKPT_API int ckpt_map_extract_lora(ckpt_map *tuned, ckpt_map *base, const ckpt_extract *extract,
                                    ckpt_err *err);

@@ -163,6 +163,8 @@ static int extract_prepare(ckpt_map **tuned, ckpt_map **base, extract_args *a, c
                                                       : CKPT_EXTRACT_REFUSE,
                                .jobs = cli->run.jobs,
                                .base_name = cli->operand[0],
+                               .config_text = a->write.config_text,
+                               .config_name = a->write.config,
                                .fn = extract_one,
                                .ctx = a};
 
@@ -188,7 +190,9 @@ static int extract_run(cli_args *cli, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = extract_prepare(&tuned, &base, a, err);
     if (rc == CKPT_OK && !cli->json && !cli->quiet)
-        out_printf("all %zu matrices: relative error %.3g\n", a->done.n, extract_all(&a->done));
+        out_printf(a->done.n == 1 ? "%zu matrix: relative error %.3g\n"
+                                  : "all %zu matrices: relative error %.3g\n",
+                   a->done.n, extract_all(&a->done));
     convert_job job = {.from = tuned,
                        .target = a->write.target,
                        .run = cli->run,

@@ -2,12 +2,14 @@
 # ckpt extract-lora: the difference of two models as a LoRA adapter; merged into the base it gives the model again.  What LoRA does not change is refused, saved or dropped.
 cat >make.py <<'EOP'
 import json, os, struct
-def write(folder, tensors, config={'model_type': 'toy', 'architectures': ['ToyForCausalLM'], 'hidden_size': 6}):
+def write(folder, tensors, config={'model_type': 'toy', 'architectures': ['ToyForCausalLM'], 'hidden_size': 6}, ties={}):
     os.makedirs(folder)
-    head, data = {}, b''
-    for name, (shape, values) in tensors.items():
-        head[name] = {'dtype': 'F32', 'shape': shape, 'data_offsets': [len(data), len(data) + 4 * len(values)]}
-        data += struct.pack('<%df' % len(values), *values)
+    head, data = {'__metadata__': dict({'format': 'pt'}, **ties)}, bytearray()
+    for name, (shape, values, *dtype) in tensors.items():
+        code = {'F64': 'd', 'F16': 'e'}[dtype[0]] if dtype else 'f'
+        at = len(data)
+        data += struct.pack('<%d%s' % (len(values), code), *values)
+        head[name] = {'dtype': dtype[0] if dtype else 'F32', 'shape': shape, 'data_offsets': [at, len(data)]}
     text = json.dumps(head).encode()
     open(folder + '/model.safetensors', 'wb').write(struct.pack('<Q', len(text)) + text + data)
     json.dump(config, open(folder + '/config.json', 'w'))
@@ -35,6 +37,25 @@ tied = dict(base)
 del tied['lm_head.weight']
 write('tied', tied)
 write('tied_tuned', dict(tied, **{'model.embed_tokens.weight': ([4, 6], [1] * 24), Q % 0: ([6, 6], [1] * 36)}))
+# names that share their values; the owner is the name that the file has
+H, E, N = 'lm_head.weight', 'model.embed_tokens.weight', 'model.norm.weight'
+eye = lambda by, n=4: ([n, n], [by * (i % (n + 1) == 0) for i in range(n * n)])
+for by, what in enumerate(('', '_tuned')):
+    write('head' + what, {H: eye(by)}, ties={E: H}, config={'model_type': 'toy'})
+    write('linears' + what, {Q % 0: eye(by)}, ties={Q % 1: Q % 0})
+    write('shared' + what, {Q % 2: eye(by), 'x.shared.weight': eye(by)}, ties={'y.embed_tokens.weight': 'x.shared.weight'}, config={'model_type': 'toy'})
+    # E follows the head in the base, but a matrix that differs in the tuned model
+    write('moved' + what, {H: eye(0), Q % 0: eye(by)}, ties={E: (H, Q % 0)[by]}, config={'model_type': 'toy'})
+    write('f64' + what, {Q % 0: eye(by), N: ([2], [1 + by * 1e-10, 2], 'F64')})
+    write('f64_matrix' + what, {Q % 0: ([2, 2], [1 + by * 1e-10, 0, 0, 2], 'F64')})
+    write('huge' + what, {Q % 0: eye(by * 1e13)})
+    write('small' + what, {Q % 0: eye(by * 1e-14)})
+    write('dtypes' + what, {Q % 0: eye(by) + (() if by else ('F16',))})
+    write('tables' + what, {Q % 0: eye(by), 'tok.weight': eye(by), 'emb.weight': eye(by), 'wte.weight': eye(by), 'wpe.weight': eye(by)}, config={'model_type': 'toy'})
+    write('conv' + what, {'h.0.attn.c_proj.weight': ([2, 2], [0, by, 0, 0])})
+    os.rename('conv' + what + '/model.safetensors', 'conv%s.safetensors' % what)
+    write('many' + what, {'m.%d.%s' % (i, k): ([2, 2] if k == 'q.weight' else [2], [by] * (4 if k == 'q.weight' else 2)) for i in range(12000) for k in ('q.weight', 'q.bias', 'norm.weight')})
+json.dump({'model_type': 'gpt2', 'architectures': ['GPT2LMHeadModel']}, open('gpt2.json', 'w'))
 EOP
 python3 make.py
 again() { ckpt convert -q base "$1_again" --to hf --adapter "$1" && ckpt diff "$2" "$1_again" --tol 1e-5; }
@@ -78,4 +99,25 @@ try tied tied_tuned out --rank 2 --save-rest
 try base nan lora --rank 2
 try base base out --rank 2
 try nothing tuned out --rank 2
+try head head_tuned out --rank 1
+try linears linears_tuned out --rank 1
+try shared shared_tuned out --rank 1 --save-rest
+try moved moved_tuned out --rank 1
+try huge huge_tuned out --rank 1 --dtype f16
+try conv.safetensors conv_tuned.safetensors out --rank 1
+try f64 f64_tuned out --rank 1
+try tables tables_tuned out --rank 1
 [ ! -e out ] || echo "out was written"
+echo "-- a name that the two models tie to different names"
+ckpt extract-lora -q moved moved_tuned moved_lora --rank 4 --save-rest && ckpt ls moved_lora && ckpt convert -q moved moved_again --to hf --adapter moved_lora && ckpt diff moved_tuned moved_again --tol 1e-5
+echo "-- F64 is compared and subtracted as F64; dtypes that differ, and factors too small for F16"
+one() { ckpt extract-lora "$1" "$1_tuned" "$1_lora" --rank 4 $2 | grep -v wrote | sed 's/error [0-9.]*e-[01][0-9]/error tiny/'; }
+one f64_matrix
+one dtypes
+one small "--dtype f16"
+one small "--dtype bf16 --force"
+echo "-- the type of the model decides which side of a Conv1D is its input"
+ckpt extract-lora -q conv.safetensors conv_tuned.safetensors conv_lora --rank 1 --config gpt2.json && grep fan_in conv_lora/adapter_config.json
+echo "-- many modules: seconds of processor time that no quadratic search would meet"
+(ulimit -t 8; ckpt extract-lora -q --no-fsync many many_tuned many_lora --rank 1 --save-rest; echo "status $?")
+grep -c norm many_lora/adapter_config.json
