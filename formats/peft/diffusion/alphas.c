@@ -74,24 +74,105 @@ static int da_plain(const ckpt_dl_work *w, const ckpt_value *root, const char *n
     return CKPT_OK;
 }
 
+/* The field of the component whose kind is wrong, and what it should be; NULL: none. */
+static const char *da_odd(const ckpt_dl_work *w, const ckpt_value *root, const char *name,
+                          const char **want)
+{
+    static const char *const field[] = {"r", "lora_alpha", "rank_pattern", "alpha_pattern",
+                                        "use_rslora"};
+    double x = 0;
+
+    for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
+        const ckpt_value *v = da_field(w, root, name, field[i]);
+
+        *want = i < 2 ? "a number" : i < 4 ? "a dict" : "true or false";
+        if (v && !(i < 2   ? da_number(v, &x)
+                   : i < 4 ? v->kind == CKPT_V_DICT
+                           : v->kind == CKPT_V_BOOL))
+            return field[i];
+    }
+    return NULL;
+}
+
+/* True if the metadata have a field of the component of a module. */
+static bool da_has(const ckpt_value *root, const char *name)
+{
+    const size_t n = strcspn(name, ".") + 1;
+    bool has = false;
+
+    for (uint64_t i = 0; !has && i < root->as.map.n; i++)
+        has = strncmp(root->as.map.at[i].key->as.text.at, name, n) == 0;
+    return has;
+}
+
 /* The configuration of the component of a module; *has is false if it has none. */
 static int da_config(const ckpt_dl_work *w, const ckpt_value *root, const char *name,
                      ckpt_peft_config *c, bool *has)
 {
     const ckpt_value *slora = da_field(w, root, name, "use_rslora");
+    const char *want = NULL, *odd = da_odd(w, root, name, &want);
+    const int n = (int)strcspn(name, ".");
     double r = 0;
 
-    *has = da_number(da_field(w, root, name, "r"), &r);
+    *has = da_has(root, name);
     if (!*has)
         return CKPT_OK;
+    if (odd)
+        return ckpt_fail(w->err, CKPT_EFORMAT,
+                         "%s: " DA_KEY " has a %.*s.%s that is not %s, so ckpt cannot know the "
+                         "scale of the LoRA",
+                         w->map->path, n, name, odd, want);
+    if (!da_number(da_field(w, root, name, "r"), &r))
+        return ckpt_fail(w->err, CKPT_EFORMAT,
+                         "%s: " DA_KEY " has fields of %.*s but not %.*s.r, so ckpt cannot know "
+                         "the scale of the LoRA",
+                         w->map->path, n, name, n, name);
     c->path = w->map->path;
     c->r = r >= 1 && r <= 1e9 ? (int64_t)r : 0;
     c->alpha = 8; // PEFT's default
     (void)da_number(da_field(w, root, name, "lora_alpha"), &c->alpha);
-    c->rslora = slora && slora->kind == CKPT_V_BOOL && slora->as.i != 0;
+    c->rslora = slora && slora->as.i != 0;
     c->ranks = da_field(w, root, name, "rank_pattern");
     c->alphas = da_field(w, root, name, "alpha_pattern");
     return da_plain(w, root, name);
+}
+
+/* Refuse metadata other than a dict of components' fields. */
+static int da_check(const ckpt_dl_work *w, const ckpt_value *root)
+{
+    static const char *const known[] = {"unet.", "transformer.", "text_encoder.",
+                                        "text_encoder_2."};
+
+    if (root->kind != CKPT_V_DICT)
+        return ckpt_fail(w->err, CKPT_EFORMAT, "%s: " DA_KEY " is not a dict", w->map->path);
+    for (uint64_t i = 0; i < root->as.map.n; i++) {
+        const char *key = root->as.map.at[i].key->as.text.at;
+        size_t k = 0;
+
+        while (k < sizeof known / sizeof *known && strncmp(key, known[k], strlen(known[k])) != 0)
+            k++;
+        if (k == sizeof known / sizeof *known)
+            return ckpt_fail(w->err, CKPT_EFORMAT,
+                             "%s: " DA_KEY " has '%.100s', which begins with no component, as "
+                             "unet.r does, so ckpt cannot know the scale of the LoRA",
+                             w->map->path, key);
+    }
+    return CKPT_OK;
+}
+
+/* Refuse an alpha as a tensor that is not the one of the metadata. */
+static int da_agrees(const ckpt_dl_work *w, const ckpt_dl_module *m, double alpha)
+{
+    // the tensor's dtype may have rounded it; one of integers has not
+    double stored = m->scalar ? ckpt_dl_stored(m->scalar->dtype, alpha) : 0;
+
+    stored = isnan(stored) ? alpha : stored;
+    if (!m->scalar || fabs(stored - m->alpha) <= 1e-6 * fabs(stored))
+        return CKPT_OK;
+    return ckpt_fail(w->err, CKPT_EMISMATCH,
+                     "%s: tensor %.200s is %g, but " DA_KEY " gives this module the alpha %g: "
+                     "leave the wrong one out",
+                     w->map->path, m->scalar->name, m->alpha, alpha);
 }
 
 static int da_module(const ckpt_dl_work *w, const ckpt_value *root, ckpt_uni_patterns *patterns,
@@ -113,7 +194,11 @@ static int da_module(const ckpt_dl_work *w, const ckpt_value *root, ckpt_uni_pat
         rc = ckpt_fail(w->err, CKPT_EMISMATCH,
                        "tensor %.200s has the rank %" PRIu64 ", but " DA_KEY " gives %" PRIu64,
                        name, m->down->shape[0], rank);
-    m->alpha = scale * (double)rank;
+    if (rc == CKPT_OK)
+        rc = da_agrees(w, m, scale * (double)rank);
+    // the tensor's is the exact one
+    if (!m->scalar)
+        m->alpha = scale * (double)rank;
     return rc;
 }
 
@@ -134,6 +219,8 @@ int ckpt_dl_alphas_read(ckpt_dl_work *w)
     const ckpt_json_text json = {
         .name = DA_KEY, .at = text, .n = strlen(text), .max = (uint64_t)DA_MAX};
     rc = ckpt_json_parse(&root, w->map->arena, &json, w->err);
+    if (rc == CKPT_OK)
+        rc = da_check(w, root);
     if (rc == CKPT_OK)
         rc = ckpt_uni_patterns_new(&patterns, w->err);
     for (size_t i = 0; rc == CKPT_OK && i < w->modules.n; i++)

@@ -70,7 +70,8 @@ int ckpt_dl_read(ckpt_dl_work *w, ckpt_dl_family family);
 /*
  * Read the alphas of diffusers' adapters from the metadata.
  *
- * Errors   CKPT_EFORMAT, CKPT_EMISMATCH: metadata of other ranks; CKPT_EUNSUPPORTED: more than LoRA
+ * Errors   CKPT_EFORMAT: metadata from which no scale follows; CKPT_EMISMATCH: other ranks, or other
+ *          alphas than those of tensors; CKPT_EUNSUPPORTED: more than LoRA
  */
 int ckpt_dl_alphas_read(ckpt_dl_work *w);
 
@@ -98,7 +99,12 @@ int ckpt_dl_swap(ckpt_dl_work *w, const ckpt_dl_module *m);
 typedef enum ckpt_dl_end { CKPT_DL_DOWN, CKPT_DL_UP, CKPT_DL_ALPHA } ckpt_dl_end;
 const char *ckpt_dl_name(const ckpt_dl_work *w, const char *base, ckpt_dl_end end);
 
-/* Add an alpha's tensor for a module of that name, of the dtype of `like` unless another is known.
+/* A number as a tensor of that dtype keeps it; NaN: such a tensor cannot hold numbers. */
+double ckpt_dl_stored(ckpt_dtype dtype, double x);
+
+/*
+ * Add an alpha's tensor for a module of that name, of the dtype of `like` unless another is known,
+ * or of F32 or F64 where that dtype would change the value.
  */
 int ckpt_dl_scalar(ckpt_dl_work *w, const char *base, double alpha, const ckpt_tensor *like);
 

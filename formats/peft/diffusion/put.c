@@ -3,6 +3,7 @@
  * put.c: names the tensors of the new spelling, and makes those of alphas.
  */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "formats/peft/diffusion/lora.h"
@@ -26,9 +27,33 @@ int ckpt_dl_target_add(ckpt_dl_work *w, const char *name, uint64_t rank, double 
     return CKPT_OK;
 }
 
+double ckpt_dl_stored(ckpt_dtype dtype, double x)
+{
+    const ckpt_cast_fn to = ckpt_cast_find(dtype, CKPT_F64);
+    const ckpt_cast_fn back = ckpt_cast_find(CKPT_F64, dtype);
+    double stored = 0, found = NAN;
+
+    if (to && back) {
+        to(&stored, &x, 1);
+        back(&found, &stored, 1);
+    }
+    return found;
+}
+
+/* The dtype of an alpha's tensor: the wanted one, or a wider one if that would change the value. */
+static ckpt_dtype dput_dtype(ckpt_dtype wanted, double alpha)
+{
+    // rank * (alpha / rank) may be off by a bit of F64
+    if (!(fabs(ckpt_dl_stored(wanted, alpha) - alpha) > 1e-12 * fabs(alpha)))
+        return wanted;
+    return fabs(ckpt_dl_stored(CKPT_F32, alpha) - alpha) <= 1e-6 * fabs(alpha) ? CKPT_F32
+                                                                               : CKPT_F64;
+}
+
 int ckpt_dl_scalar(ckpt_dl_work *w, const char *base, double alpha, const ckpt_tensor *like)
 {
-    const ckpt_dtype dtype = w->scalar_dtype != CKPT_DTYPE_NONE ? w->scalar_dtype : like->dtype;
+    const ckpt_dtype dtype =
+        dput_dtype(w->scalar_dtype != CKPT_DTYPE_NONE ? w->scalar_dtype : like->dtype, alpha);
     const ckpt_cast_fn cast = ckpt_cast_find(dtype, CKPT_F64);
     const char *name = ckpt_dl_name(w, base, CKPT_DL_ALPHA);
     const uint64_t shape[1] = {1};

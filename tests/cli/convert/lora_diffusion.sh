@@ -60,6 +60,16 @@ uneven = dict(part)
 save("uneven", uneven, {"lora_adapter_metadata": json.dumps({"transformer.r": 2, "transformer.lora_alpha": 2, "transformer.alpha_pattern": {"^single_transformer_blocks.0.attn.to_v": 1}})})
 save("ranks", part, {"lora_adapter_metadata": json.dumps({"transformer.r": 3})})
 save("dora", part, {"lora_adapter_metadata": json.dumps({"transformer.r": 2, "transformer.use_dora": True})})
+one = "transformer.single_transformer_blocks.0.attn.to_q"
+meta = {"r_missing": {"transformer.lora_alpha": 1}, "r_text": {"transformer.r": "2", "transformer.lora_alpha": 1}, "list": [],
+        "alpha_text": {"transformer.r": 2, "transformer.lora_alpha": "16"}, "pattern_list": {"transformer.r": 2, "transformer.alpha_pattern": [1]},
+        "slora_number": {"transformer.r": 2, "transformer.use_rslora": 1}, "bare": {"r": 2, "lora_alpha": 1}}
+for name, said in meta.items():
+    save(name, part, {"lora_adapter_metadata": json.dumps(said)})
+for name, alpha in ("disagrees", 1), ("agrees", 4):
+    save(name, {**part, one + ".alpha": ([], [alpha])}, {"lora_adapter_metadata": json.dumps({"transformer.r": 2, "transformer.lora_alpha": 4})})
+for name, alpha in ("huge", 1e6), ("tiny", 1e-9), ("odd", 2049), ("even", 2050):
+    save(name, part, {"lora_adapter_metadata": json.dumps({"transformer.r": 2, "transformer.lora_alpha": alpha})}, "F16")
 both = {}
 pair(both, "lora_unet_input_blocks_4_1_proj_in", 4, 4, 2, 2)
 save("both", both)
@@ -101,6 +111,11 @@ END
 ckpt verify -q d --made-from sd --lora-names diffusers && echo "proved"
 echo "-- parts of a module: the others are zeros, and go again"
 names part k kohya && ckpt ls k && ckpt cat -q k lora_unet_single_blocks_0_linear1.lora_up.weight --range 0:12 && names k p diffusers && ckpt diff part p
+echo "-- an alpha that the factors' dtype cannot hold"
+for f in huge tiny odd even; do
+    names $f k kohya && ckpt ls k | grep alpha && ckpt cat -q k lora_unet_single_blocks_0_linear1.alpha
+done
+names agrees k kohya && ckpt cat -q k lora_unet_single_blocks_0_linear1.alpha
 echo "-- refused"
 for f in unknown loha end other mixed twice noup rank alpha nan; do
     names $f x diffusers || echo "status $?"
@@ -108,7 +123,7 @@ done
 for f in rows t5; do
     names $f x diffusers || echo "status $?"
 done
-for f in uneven ranks dora; do
+for f in uneven ranks dora r_missing r_text list alpha_text pattern_list slora_number bare disagrees; do
     names $f x kohya || echo "status $?"
 done
 names both x diffusers && ckpt ls x
