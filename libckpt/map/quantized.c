@@ -6,7 +6,8 @@
  * The names are those of DeepSeek's fp8 and transformers' FineGrainedFP8 ("X_scale_inv"), of
  * compressed-tensors, ModelOpt and torchao ("X_scale", also beside "X_packed" and "X_qdata"), of
  * gpt-oss' MXFP4 ("X_blocks", "X_scales"), of GPTQ and AWQ ("X.qweight", "X.scales"), of MLX
- * ("X.weight", "X.scales"), and of bitsandbytes ("X.weight.absmax", "X.SCB").
+ * ("X.weight", "X.scales"), of bitsandbytes ("X.weight.absmax", "X.SCB"), and of the fp8 of
+ * DeepSeek's own program and of ComfyUI ("X.weight" beside "X.scale" or "X.scale_weight").
  */
 #include "libckpt/map/quantized.h"
 
@@ -40,40 +41,64 @@ static int qz_has(const ckpt_map *map, const char *name, size_t cut, const char 
     return CKPT_OK;
 }
 
+/* What a form's numbers are. */
+typedef enum qz_of { QZ_ANY, QZ_CODES, QZ_BYTES, QZ_FLOAT8 } qz_of;
+
+/* True if a tensor can be the numbers of such a form. */
+static bool qz_fits(const ckpt_tensor *t, qz_of of)
+{
+    switch (of) {
+    case QZ_CODES: // a matrix of them; models have lists of indices, and I64
+        return t->ndim >= 2 && t->dtype != CKPT_I64;
+    case QZ_BYTES:
+        return t->dtype == CKPT_I8 || t->dtype == CKPT_U8;
+    case QZ_FLOAT8:
+        return t->dtype == CKPT_F8_E4M3 || t->dtype == CKPT_F8_E5M2;
+    case QZ_ANY:
+        break;
+    }
+    return true;
+}
+
 static int qz_scaled(const ckpt_map *map, const ckpt_tensor *t, bool *yes)
 {
     static const struct {
         const char *end, *scales;
+        qz_of of;
     } forms[] = {
         // kinds that are refused: EXL2, EXL3, HQQ and SINQ, AQLM, VPTQ, quanto, EETQ, Marlin's 2:4,
-        // HIGGS, SpQR, Four Over Six
-        {".q_weight", ".q_scale"},
-        {".trellis", ".suh"},
-        {".W_q", ".scale"},
-        {".codes", ".codebooks"},
-        {".indices", ".centroids.weight"},
-        {"._data", "._scale"},
-        {".weight", ".weight_scales"},
-        {".weight_packed", ".scale_packed"},
-        {".weight", ".tables2"},
-        {".dense_weights", ".row_offsets"},
-        {".quantized_weight_values", ".quantized_weight_scale_factors"},
-        {"", "_scale_inv"},
-        {"", "_scale"},
-        {"_packed", "_scale"},
-        {"_qdata", "_scale"},
-        {"_blocks", "_scales"},
-        {".qweight", ".scales"},
-        {".weight", ".weight.absmax"},
-        {".weight", ".SCB"},
-        {".weight", ".scales"}};
+        // HIGGS, SpQR, Four Over Six, the fp8 of DeepSeek's own program and of ComfyUI
+        {".q_weight", ".q_scale", QZ_ANY},
+        {".trellis", ".suh", QZ_ANY},
+        {".W_q", ".scale", QZ_ANY},
+        {".codes", ".codebooks", QZ_CODES},
+        {".indices", ".centroids.weight", QZ_CODES},
+        {"._data", "._scale", QZ_ANY},
+        {".weight", ".weight_scales", QZ_BYTES},
+        {".weight_packed", ".scale_packed", QZ_ANY},
+        {".weight", ".tables2", QZ_ANY},
+        {".dense_weights", ".row_offsets", QZ_ANY},
+        {".quantized_weight_values", ".quantized_weight_scale_factors", QZ_ANY},
+        {".weight", ".scale", QZ_FLOAT8},
+        {".weight", ".scale_weight", QZ_FLOAT8},
+        {"", "_scale_inv", QZ_ANY},
+        {"", "_scale", QZ_ANY},
+        {"_packed", "_scale", QZ_ANY},
+        {"_qdata", "_scale", QZ_ANY},
+        {"_blocks", "_scales", QZ_ANY},
+        {".qweight", ".scales", QZ_ANY},
+        {".weight", ".weight.absmax", QZ_ANY},
+        {".weight", ".SCB", QZ_ANY},
+        {".weight", ".scales", QZ_ANY}};
     size_t n = strlen(t->name);
     int rc = CKPT_OK;
 
     *yes = false;
     for (size_t i = 0; rc == CKPT_OK && !*yes && i < sizeof forms / sizeof *forms; i++) {
         size_t cut = strlen(forms[i].end);
-        if (cut == 0 && qz_is_wide(t->dtype))
+        if (cut == 0 && (qz_is_wide(t->dtype) || (t->dtype == CKPT_I32 && t->ndim < 2)))
+            continue;
+        if (!qz_fits(t, forms[i].of))
             continue;
         // only MLX's words are unsigned, and only they have the last form
         if ((t->dtype == CKPT_U32) != (i + 1 == sizeof forms / sizeof *forms))
