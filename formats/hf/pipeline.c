@@ -59,6 +59,68 @@ static const char *pln_class(const ckpt_pair *p)
     return pair.at[1]->as.text.at;
 }
 
+/*
+ * Refuse what looks like a component's pair but is none.  Other lists and texts are settings of the
+ * pipeline, unless a folder has their name.
+ */
+static int pln_check(const ckpt_listing *list, const ckpt_pair *p, ckpt_err *err)
+{
+    const char *name = p->key->as.text.at;
+    const ckpt_seq pair = ckpt_value_seq(p->value);
+    const bool text = p->value->kind == CKPT_V_STR;
+    const bool full = pair.n == 2 && pair.at[0]->kind == CKPT_V_STR && pln_class(p);
+    const bool none =
+        pair.n == 2 && pair.at[0]->kind == CKPT_V_NONE && pair.at[1]->kind == CKPT_V_NONE;
+    const bool half = pair.n == 2 && !full && !none &&
+                      (pair.at[0]->kind == CKPT_V_STR || pair.at[1]->kind == CKPT_V_STR);
+
+    if (name[0] == '_' || full || none || (!text && pair.n == 0))
+        return CKPT_OK;
+    if (!half && !ckpt_listing_has(list, name, true))
+        return CKPT_OK;
+    return ckpt_fail(err, CKPT_EFORMAT,
+                     "%s/" PL_INDEX ": \"%.100s\" is not a library and a class (or twice null), so "
+                     "ckpt cannot know what this component is",
+                     list->folder, name);
+}
+
+/* True if a component's folder is read. */
+static bool pln_takes(const ckpt_pair *p)
+{
+    const char *class = pln_class(p);
+
+    return class && p->key->as.text.at[0] != '_' && !pln_is_plain(class);
+}
+
+/* Name a subfolder if it has weights that no component took. */
+static int pln_left(ckpt_map *map, const ckpt_listing *list, const ckpt_value *root,
+                    const char *name, ckpt_err *err)
+{
+    const char *folder = ckpt_path_join(map->arena, list->folder, name), *found = NULL;
+    ckpt_listing own = {0};
+    int rc = folder ? CKPT_OK : ckpt_fail_memory(err);
+
+    for (uint64_t i = 0; i < root->as.map.n; i++) {
+        if (ckpt_value_is(root->as.map.at[i].key, name) && pln_takes(&root->as.map.at[i]))
+            return CKPT_OK;
+    }
+    if (rc == CKPT_OK)
+        rc = ckpt_listing_read(&own, map, folder, err);
+    for (size_t i = 0; rc == CKPT_OK && !found && i < own.n; i++) {
+        const char *end = own.entry[i].is_dir ? NULL : strrchr(own.entry[i].name, '.');
+
+        if (end && (strcmp(end, ".safetensors") == 0 || strcmp(end, ".bin") == 0))
+            found = own.entry[i].name;
+    }
+    if (rc == CKPT_OK && found)
+        rc = ckpt_map_note(map, CKPT_WARNING, err,
+                           "%s/%s is not read, because " PL_INDEX
+                           " lists no component with weights of the name %.100s: open that folder "
+                           "alone",
+                           folder, found, name);
+    return rc;
+}
+
 /* Read a component's folder into a map of its own. */
 static int pln_read(ckpt_map **out, ckpt_map *map, const ckpt_listing *list, const char *folder,
                     const ckpt_open_opts *opts, ckpt_err *err)
@@ -84,6 +146,14 @@ static int pln_read(ckpt_map **out, ckpt_map *map, const ckpt_listing *list, con
     return rc;
 }
 
+/* Remember that a component's weights are quantized. */
+static int pln_quantized(ckpt_map *map, const char *name, const char *folder, const char *how,
+                         ckpt_err *err)
+{
+    map->quantized_part = map->quantized_part ? map->quantized_part : folder;
+    return ckpt_map_fact(map, err, "quantized", "%.100s, %.100s", name, how);
+}
+
 /* Add a component that the index lists. */
 static int pln_component(ckpt_map *map, const ckpt_listing *list, const ckpt_pair *p,
                          const ckpt_open_opts *opts, ckpt_err *err)
@@ -93,9 +163,10 @@ static int pln_component(ckpt_map *map, const ckpt_listing *list, const ckpt_pai
     size_t n = map->tensors.n;
     int rc;
 
+    rc = pln_check(list, p, err);
     // names of the pipeline's own settings begin so
-    if (!class || name[0] == '_')
-        return CKPT_OK;
+    if (rc != CKPT_OK || !class || name[0] == '_')
+        return rc;
     if (!ckpt_path_part_ok(name, p->key->as.text.n))
         return ckpt_fail(err, CKPT_EFORMAT, "%s/" PL_INDEX ": \"%.100s\" is not a folder's name",
                          list->folder, name);
@@ -104,7 +175,7 @@ static int pln_component(ckpt_map *map, const ckpt_listing *list, const ckpt_pai
                                 "%s: the component %.100s (%.100s) is missing, but " PL_INDEX
                                 " lists it: copy its folder",
                                 list->folder, name, class);
-    if (pln_is_plain(class))
+    if (!pln_takes(p))
         return CKPT_OK;
     folder = ckpt_path_join(map->arena, list->folder, name);
     prefix = ckpt_arena_printf(map->arena, "%s/", name);
@@ -115,6 +186,8 @@ static int pln_component(ckpt_map *map, const ckpt_listing *list, const ckpt_pai
         rc = ckpt_map_adopt(map, child, prefix, err);
         if (rc != CKPT_OK)
             ckpt_map_free(child);
+        else if (child->known.quantized) // the map has no config.json that tells how
+            rc = pln_quantized(map, name, folder, child->known.quantized, err);
     }
     return rc == CKPT_OK
                ? ckpt_map_fact(map, err, name, "%.100s, %zu tensors", class, map->tensors.n - n)
@@ -149,6 +222,10 @@ static int pln_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
         rc = ckpt_map_fact(map, err, "pipeline", "%.200s", class->as.text.at);
     for (uint64_t i = 0; rc == CKPT_OK && i < root->as.map.n; i++)
         rc = pln_component(map, list, &root->as.map.at[i], opts, err);
+    for (size_t i = 0; rc == CKPT_OK && i < list->n; i++) {
+        if (list->entry[i].is_dir && list->entry[i].name[0] != '.')
+            rc = pln_left(map, list, root, list->entry[i].name, err);
+    }
     if (rc == CKPT_OK && map->tensors.n == 0)
         rc = ckpt_map_problem(map, CKPT_EMISSING, err,
                               "%s/" PL_INDEX " lists no component with weights", list->folder);

@@ -400,6 +400,8 @@ struct ckpt_map {
      */
     const char *quantization, *quantization_key;
     bool dequantized; /* config.json's quantization_config no longer applies */
+    /* read: a folder in it with a config.json of its own, by which its weights are quantized */
+    const char *quantized_part;
     /*
      * the new number of rows of the vocabulary's tables, and the number in config.json (0: none);
      * vocab_size 0: unchanged

@@ -135,6 +135,11 @@ int ckpt_quantized_refuse(const ckpt_map *map, const char *doing, ckpt_err *err)
 
     if (!how && !t)
         return CKPT_OK;
+    if (map->quantized_part)
+        return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s has quantized weights, by its own config.json: %s would use the "
+                         "stored numbers as weights; convert that folder alone",
+                         map->quantized_part, doing);
     return ckpt_fail(
         err, CKPT_EUNSUPPORTED,
         "%s: ckpt cannot dequantize these weights (%s%.200s): %s would use the stored "

@@ -483,6 +483,8 @@ int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE, "no map to dequantize");
     if (!ckpt_quantized(map))
         return CKPT_OK;
+    if (map->quantized_part)
+        return ckpt_quantized_refuse(map, "asking for floats", err);
     w.gone = ckpt_alloc(map->tensors.n + 1);
     rc = w.gone ? ckpt_savepoint_new(&saved, map, err) : ckpt_fail_memory(err);
     if (rc == CKPT_OK)

@@ -24,3 +24,15 @@ echo "-- no pipelines"
 mkdir none && for text in '{"unet": ["diffusers", null]}' '{"a/b": ["diffusers", "UNet2DModel"]}' '[]' '{'; do
     echo "$text" >none/model_index.json && { ckpt ls none || echo "status $?"; }
 done
+echo "-- folders with weights that the index leaves out, or that it lists otherwise"
+mkdir few && ln -s ../pipe/unet ../pipe/vae few
+pair='"unet": ["diffusers", "UNet2DModel"]'
+for vae in '"x": 1' '"vae": [null, null]' '"vae": ["a", "MyUnetProcessor"]' '"_vae": ["diffusers", "UNet2DModel"]' \
+    '"vae": ["diffusers", null]' '"vae": "UNet2DModel"' '"vae": ["diffusers", "UNet2DModel", "x"]' '"shift": [0.1, 0.2], "mode": "a"'; do
+    echo "{$pair, $vae}" >few/model_index.json && { ckpt ls few | tail -n 1; } 2>&1
+done
+echo "-- a component whose config.json says that it is quantized"
+rm few/unet && cp -r pipe/unet few && ckpt convert -q pipe/vae eight --to hf --quantize fp8-block:1x1 --force && ls eight
+cp eight/* few/unet && echo "{$pair}" >few/model_index.json && ckpt info few | grep quantized
+ckpt convert -q few x.safetensors --to safetensors --dtype f32 || echo "status $?"
+ckpt convert -q few/unet x.safetensors --to safetensors --dtype f32 && echo converted
