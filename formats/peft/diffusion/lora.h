@@ -70,8 +70,8 @@ int ckpt_dl_read(ckpt_dl_work *w, ckpt_dl_family family);
 /*
  * Read the alphas of diffusers' adapters from the metadata.
  *
- * Errors   CKPT_EFORMAT: metadata from which no scale follows; CKPT_EMISMATCH: other ranks, or other
- *          alphas than those of tensors; CKPT_EUNSUPPORTED: more than LoRA
+ * Errors   CKPT_EFORMAT: metadata from which no scale follows; CKPT_EMISMATCH: other ranks, or
+ *          other alphas than those of tensors; CKPT_EUNSUPPORTED: more than LoRA
  */
 int ckpt_dl_alphas_read(ckpt_dl_work *w);
 
