@@ -6,6 +6,7 @@
 #define CKPT_TRANSFORM_DEQUANT_PART_H
 
 #include "libckpt/base/cast.h"
+#include "libckpt/base/index.h"
 #include "libckpt/transform/quant_scheme.h"
 
 /* Tensors that belong to a weight, besides its scales. */
@@ -18,6 +19,7 @@ typedef struct ckpt_dequantizing {
     bool rounded;        /* round values to that dtype */
     bool transposed;     /* a type of model with linear layers of [in, out] */
     ckpt_reader *reader; /* for ckpt_dequant_small; NULL until then */
+    ckpt_index said;     /* the map's metadata, by key; empty until a format looks one up */
     ckpt_quant_scheme scheme;
     uint64_t n_made, n_others;
     ckpt_err *err;

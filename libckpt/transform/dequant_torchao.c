@@ -204,20 +204,44 @@ static int dqt_name(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, con
     return CKPT_OK;
 }
 
+/* ckpt_same_fn: the key of a pair of the metadata */
+static bool dqt_same(const void *ctx, uint32_t number, const void *key)
+{
+    const ckpt_dict *d = ctx;
+
+    return ckpt_value_is(d->at[number].key, key);
+}
+
+/* Index the metadata once, because each weight has an entry. */
+static int dqt_index(ckpt_dequantizing *w)
+{
+    const ckpt_dict *d = &w->map->metadata;
+
+    for (uint64_t i = w->said.n; i < d->n && i < INT32_MAX; i++) {
+        const ckpt_value *key = d->at[i].key;
+        const uint32_t hash = ckpt_hash_bytes(key->as.text.at, key->as.text.n, 0);
+
+        if (!ckpt_index_add(&w->said, hash, (uint32_t)i))
+            return ckpt_fail_memory(w->err);
+    }
+    return CKPT_OK;
+}
+
 /* Read the entry of a parameter in the metadata. */
-static int dqt_said(const ckpt_dequantizing *w, const char *name, const ckpt_value **out)
+static int dqt_said(ckpt_dequantizing *w, const char *name, const ckpt_value **out)
 {
     const ckpt_value *text = NULL;
     ckpt_json_text json = {.name = name, .max = DQT_TEXT};
     ckpt_value *v = NULL;
-    int rc;
+    uint32_t at;
+    int rc = dqt_index(w);
 
-    for (uint64_t i = 0; i < w->map->metadata.n; i++) {
-        const ckpt_pair *pair = &w->map->metadata.at[i];
-
-        if (ckpt_value_is(pair->key, name))
-            text = pair->value;
-    }
+    if (rc != CKPT_OK)
+        return rc;
+    at = ckpt_index_find(&w->said, ckpt_hash_bytes(name, strlen(name), 0), dqt_same,
+                         &w->map->metadata, name);
+    if (at != CKPT_INDEX_NONE)
+        text = w->map->metadata.at[at].value;
     if (!text || text->kind != CKPT_V_STR)
         return ckpt_fail(w->err, CKPT_EMISSING,
                          "%s: %.200s: the metadata of the file says nothing of this parameter, so "
@@ -305,6 +329,21 @@ static bool dqt_is_wide(ckpt_dtype d)
     return d == CKPT_F32 || d == CKPT_F16 || d == CKPT_BF16;
 }
 
+/* Refuse a weight without the zero points that its metadata list; they would be read as zeros. */
+static int dqt_zeros(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, const dqt_class *c,
+                     const ckpt_value *said)
+{
+    const ckpt_seq names = ckpt_value_seq(ckpt_value_get(said, "_tensor_data_names"));
+    bool listed = c->four;
+
+    for (uint64_t i = 0; i < names.n; i++)
+        listed = listed || ckpt_value_is(names.at[i], "zero_point");
+    if (!listed || p->other[0])
+        return CKPT_OK;
+    return ckpt_fail(w->err, CKPT_EMISSING, "%s: %.200s needs a tensor _zero_point",
+                     ckpt_dequant_path(w), p->weight->name);
+}
+
 /* Check the parts against the class, and hide them. */
 static int dqt_parts(ckpt_dequantizing *w, const ckpt_dequant_parts *p, const dqt_class *c,
                      dqt_make *m)
@@ -318,9 +357,6 @@ static int dqt_parts(ckpt_dequantizing *w, const ckpt_dequant_parts *p, const dq
     if (zero && (!c->zeros || !dqt_fits(m, zero) ||
                  (c->four ? !dqt_is_wide(zero->dtype) : zero->dtype != CKPT_I8)))
         return ckpt_dequant_unfit(w, p, zero);
-    if (c->four && !zero)
-        return ckpt_fail(w->err, CKPT_EMISSING, "%s: %.200s needs a tensor _zero_point",
-                         ckpt_dequant_path(w), p->weight->name);
     // these change the inputs of the layer before they meet the weight
     if (p->other[1])
         return dqt_unknown(w, p->weight->name, "part", p->other[1]->name);
@@ -359,6 +395,8 @@ int ckpt_dequant_torchao(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
     if (!dqt_sizes(m, p->weight, data))
         return ckpt_dequant_unfit(w, p, p->scale);
     rc = dqt_dtype(w, p, named.name, data, &own);
+    if (rc == CKPT_OK)
+        rc = dqt_zeros(w, p, c, said);
     if (rc == CKPT_OK)
         rc = dqt_parts(w, p, c, m);
     if (rc != CKPT_OK)

@@ -490,6 +490,7 @@ int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = ckpt_savepoint_end(saved, dqz_change(&w));
     ckpt_reader_free(w.reader);
+    ckpt_index_free(&w.said);
     ckpt_free(w.gone);
     return rc;
 }

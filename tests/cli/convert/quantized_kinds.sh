@@ -18,7 +18,7 @@ def save(path, tensors, stored_as, **config):
     header, at = {'__metadata__': {'format': 'pt'}}, 0
     for key, (dtype, shape, data) in sorted(tensors.items()):
         if key.endswith('_qdata'):
-            said = {'_type': 'Int8Tensor', '_data': {'block_size': [1, 16], 'dtype': {'_type': 'torch.dtype', '_data': 'float16'}}}
+            said = {'_type': 'Int8Tensor', '_tensor_data_names': ['qdata', 'scale', 'zero_point'], '_data': {'block_size': [1, 16], 'dtype': {'_type': 'torch.dtype', '_data': 'float16'}}}
             header['__metadata__'][key[:-len('_qdata')].replace('._', '.')] = json.dumps(said)
         header[key] = {'dtype': dtype, 'shape': shape, 'data_offsets': [at, at + len(data)]}
         at += len(data)
@@ -332,6 +332,7 @@ bad('fp8_as_fp4', lambda s: None, 'fp8', quant_algo='NVFP4', group_size=16, conf
 bad('mixed', lambda s: None, 'fp8', quant_algo='MIXED_PRECISION', quantized_layers={'a': {'quant_algo': 'W4A8_AWQ'}})
 bad('ao_scales', lambda s: tensor(s, '_weight_scale', lambda d, n, b: (d, [n[0] // 2, n[1]], b[:len(b) // 2])), 'torchao')
 bad('ao_none', lambda s: tensor(s, '_weight_scale', lambda *t: None), 'torchao')
+bad('ao_zeros', lambda s: tensor(s, '_weight_zero_point', lambda *t: None), 'torchao')
 bad('ao_packed', lambda s: s.update({down + '._weight_scale_and_zero': s['model.norm.weight']}), 'torchao')
 bad('two_algos', lambda s: None, 'fp8')
 json.dump({'quantization': {'quant_algo': 'NVFP4', 'group_size': 16}}, open('two_algos/hf_quant_config.json', 'w'))
@@ -355,7 +356,7 @@ for f in no_zeros no_words no_scales index negative short_index few_scales wide_
     marlin two_formats adapter dynamic pack_dtype of_gemv gemv_group gemv_index gemv_fast llm_awq three awq_zeros no_shape shape rows even zero_rows nibbles stray_packed no_state no_absmax \
     no_map no_nested other_map few_factors no_json state_shape state_size state_block state_type state_dtype both few_rows no_rows tiles \
     no_global zero_global two_globals exponents wide_scales no_second algo smoothed smoothed_fp8 second_fp8 no_scale_fp8 blocks_fp8 \
-    fp4_as_fp8 fp8_as_fp4 mixed two_algos ao_scales ao_none ao_packed \
+    fp4_as_fp8 fp8_as_fp4 mixed two_algos ao_scales ao_none ao_zeros ao_packed \
     mlx_biases mlx_few mlx_scales mlx_bits mlx_group mlx_mode mlx_codes mlx_excluded mlx_stray mlx_signed mlx_twice conv1d auto_round auto_round_2; do
     ckpt convert -q $f out --to hf --dtype fp16
     echo "$f $? $(ls -d out 2>&1)"
