@@ -31,7 +31,7 @@ double ckpt_dl_stored(ckpt_dtype dtype, double x)
 {
     const ckpt_cast_fn to = ckpt_cast_find(dtype, CKPT_F64);
     const ckpt_cast_fn back = ckpt_cast_find(CKPT_F64, dtype);
-    double stored = 0, found = NAN;
+    double stored = 0, found = (double)NAN;
 
     if (to && back) {
         to(&stored, &x, 1);
