@@ -21,7 +21,7 @@ typedef struct sfr_make {
 } sfr_make;
 
 /*
- * y + weight (z - y), in the form that torch.lerp has on a processor (ATen/native/Lerp.h): one
+ * y + weight (z - y), in the form that torch.lerp has on a processor (in ATen): one
  * fused multiply and add, from the nearer end.
  */
 static void sfr_lerp32(float *y, const float *z, float weight, uint64_t n)
