@@ -186,7 +186,7 @@ static int pln_component(ckpt_map *map, const ckpt_listing *list, const ckpt_pai
         rc = ckpt_map_adopt(map, child, prefix, err);
         if (rc != CKPT_OK)
             ckpt_map_free(child);
-        else if (child->known.quantized) // the map has no config.json that tells how
+        else if (child->known.quantized) // the map has no config.json for it
             rc = pln_quantized(map, name, folder, child->known.quantized, err);
     }
     return rc == CKPT_OK

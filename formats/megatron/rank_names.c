@@ -88,7 +88,7 @@ static bool mrn_has(const ckpt_meg_division *d, const char *name)
     return name && ckpt_map_index(d->job->from, name, strlen(name)) != SIZE_MAX;
 }
 
-/* True if a layer has experts, or what chooses them. */
+/* True if a layer has experts or their router. */
 static bool mrn_mixed(const ckpt_meg_division *d, uint64_t layer)
 {
     static const char *const names[] = {
@@ -285,7 +285,7 @@ static int mrn_even(const ckpt_meg_division *d)
 {
     int64_t known = ckpt_meg_argument(d->job, "num_layers");
 
-    // without layers the names are of another layout, and mrn_place says so
+    // names of another layout; mrn_place reports them
     if (d->layers > 0 && known > 0 && (uint64_t)known != d->layers)
         return ckpt_fail(d->job->err, CKPT_EMISSING,
                          "%s: tensors of %" PRIu64 " layers, but the model has %" PRId64,
@@ -392,7 +392,7 @@ static bool mrn_same_part(const void *ctx, uint32_t number, const void *key)
     return s->kind[a->layer] == s->kind[b->layer] && strcmp(a->part, b->part) == 0;
 }
 
-/* The first entry whose name and kind of layer are those of an entry, or CKPT_INDEX_NONE. */
+/* The first entry with the name and the kind of layer of an entry, or CKPT_INDEX_NONE. */
 static uint32_t mrn_part_at(const mrn_stack *s, const ckpt_meg_entry *e, uint32_t *hash)
 {
     *hash = ckpt_hash_bytes(e->part, strlen(e->part), s->kind[e->layer]);

@@ -374,7 +374,7 @@ typedef enum ckpt_extract_rest {
     CKPT_EXTRACT_DROP    /* leave them out, and note their names */
 } ckpt_extract_rest;
 
-/* A matrix whose difference has been approximated. */
+/* A matrix with an approximated difference. */
 typedef struct ckpt_extracted {
     const char *module; /* "model.layers.0.self_attn.q_proj" */
     size_t index, total;

@@ -120,7 +120,7 @@ class remap
     {
         return ckpt_remap_has_size(get(), detail::text(name).get());
     }
-    /* The rules, with what they did in the last application. */
+    /* The rules, with their results in the last application. */
     std::vector<ckpt_remap_rule> rules() const
     {
         std::vector<ckpt_remap_rule> out;

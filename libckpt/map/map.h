@@ -292,7 +292,7 @@ CKPT_VEC(ckpt_maps, ckpt_map *);
 /* Whether a run's weights are those that its optimizer trains and not those that it evaluates. */
 typedef enum ckpt_free_mode {
     CKPT_MODE_PLAIN,   /* no optimizer that distinguishes the two was seen */
-    CKPT_MODE_UNKNOWN, /* a schedule-free optimizer whose settings were not read */
+    CKPT_MODE_UNKNOWN, /* a schedule-free optimizer, with settings that were not read */
     CKPT_MODE_TRAINS   /* a schedule-free optimizer, in training mode */
 } ckpt_free_mode;
 

@@ -41,7 +41,7 @@ static int qz_has(const ckpt_map *map, const char *name, size_t cut, const char 
     return CKPT_OK;
 }
 
-/* What a form's numbers are. */
+/* The kind of a form's numbers. */
 typedef enum qz_of { QZ_ANY, QZ_CODES, QZ_BYTES, QZ_FLOAT8 } qz_of;
 
 /* True if a tensor can be the numbers of such a form. */

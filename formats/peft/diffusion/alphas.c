@@ -74,7 +74,7 @@ static int da_plain(const ckpt_dl_work *w, const ckpt_value *root, const char *n
     return CKPT_OK;
 }
 
-/* The field of the component whose kind is wrong, and what it should be; NULL: none. */
+/* The field of the component with a wrong kind, and the right one; NULL: none. */
 static const char *da_odd(const ckpt_dl_work *w, const ckpt_value *root, const char *name,
                           const char **want)
 {
