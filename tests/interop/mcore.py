@@ -9,6 +9,7 @@ GPTModel of the local layers under each parallel layout: the logits must be thos
 fills its model with its own file of `ckpt --to megatron-legacy`.  Newer models are built from the arguments in the files alone.  From 0.16 on, the distributed optimizer takes a ZeRO run's masters and moments, each rank its
 part, and trains on: its next losses are DeepSpeed's.
 """
+import argparse
 import json
 import os
 import subprocess
@@ -179,7 +180,9 @@ def rank_file(folder):
         name += '_%03d' % ps.get_pipeline_model_parallel_rank()
     if ps.get_expert_model_parallel_world_size() > 1:
         name += '_%03d' % ps.get_expert_model_parallel_rank()
-    return torch.load(os.path.join(folder, name, 'model_optim_rng.pt'), map_location='cpu', weights_only=True)    # Megatron-Core allows Namespace
+    # Megatron-Core 0.16 allows it, earlier versions load without weights_only
+    torch.serialization.add_safe_globals([argparse.Namespace])
+    return torch.load(os.path.join(folder, name, 'model_optim_rng.pt'), map_location='cpu', weights_only=True)
 
 
 def by_arguments(folder, size):
