@@ -1,64 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Files of Megatron-LM's ranks are written only of a whole model: no name twice, no part absent, no head torn.
 cat >make.py <<'EOF'
-import argparse, os, pickle, struct, sys, types, zipfile
-from collections import OrderedDict
-
-for name in 'torch', 'torch._utils':
-    sys.modules[name] = types.ModuleType(name)
-
-
-class Storage:
-    pass
-
-
-def rebuild(*a):
-    pass
-
-
-for cls, module, name in (Storage, 'torch', 'FloatStorage'), (rebuild, 'torch._utils', '_rebuild_tensor_v2'):
-    cls.__module__, cls.__qualname__, cls.__name__ = module, name, name
-    setattr(sys.modules[module], name, cls)
-
-
-class Ref:
-    def __init__(self, key, n):
-        self.key, self.n = key, n
-
-
-class Tensor:
-    n = 0
-
-    def __init__(self, *shape):
-        self.shape, self.key = shape, Tensor.n
-        Tensor.n += 1
-
-    def __reduce__(self):
-        rows, columns = self.shape[0], self.shape[1] if len(self.shape) > 1 else 1
-        ref = Ref(str(self.key), rows * columns)
-        return rebuild, (ref, 0, self.shape, (columns, 1)[:len(self.shape)], False, OrderedDict())
-
-
-stored = {}
-
-
-class Pickler(pickle.Pickler):
-    def persistent_id(self, o):
-        if isinstance(o, Ref):
-            stored[o.key] = o.n
-            return ('storage', Storage, o.key, 'cpu', o.n)
-
-
-def save(path, value):
-    stored.clear()
-    os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
-    with zipfile.ZipFile(path, 'w', zipfile.ZIP_STORED) as z:
-        with z.open('archive/data.pkl', 'w') as f:
-            Pickler(f, 2).dump(value)
-        for key, n in stored.items():
-            z.writestr('archive/data/' + key, struct.pack('<%df' % n, *range(100 * int(key), 100 * int(key) + n)))
-        z.writestr('archive/version', '3\n')
-
+import argparse, os
+from ds_tiny import filled, save
 
 table, head = 'embedding.word_embeddings.weight', 'output_layer.weight'
 dense = {'self_attention.linear_qkv.weight': (12, 4), 'self_attention.linear_proj.weight': (4, 4),
@@ -77,11 +21,11 @@ def model(*layers, without=(), add={}):
         shapes.update({'decoder.layers.%d.%s' % (i, k): v for k, v in layer.items()})
     shapes.update({'decoder.final_layernorm.weight': (4,), head: (8, 4)})
     shapes.update(add)
-    return {k: Tensor(*v) for k, v in shapes.items() if k not in without}
+    return {k: filled(v, 1.0 + i) for i, (k, v) in enumerate(shapes.items()) if k not in without}
 
 
 def tied(*names):
-    m, one = model(dense), Tensor(8, 4)
+    m, one = model(dense), filled((8, 4), 0.5)
     return {**m, **{name: one for name in names}}
 
 
@@ -104,17 +48,18 @@ for name, value in {
         'tied_else': tied('embedding.position_embeddings.weight', head)}.items():
     if name == 'tied_first':
         value = {head: value[head], **value}
-    save(name + '.pt', value)
+    save(value, name + '.pt')
 for name, value, args in (
         ('headless', model(dense, without=[head]), {'untie_embeddings_and_output_weights': True}),
         ('torn', model(dense), {'num_attention_heads': 8}), ('unknown', model(dense), {}),
         ('heads', model(dense), {'num_attention_heads': 4})):
     args = argparse.Namespace(tensor_model_parallel_size=1, pipeline_model_parallel_size=1, num_layers=1, world_size=1, **args)
-    save(name + '/iter_0000002/mp_rank_00/model_optim_rng.pt', {'args': args, 'checkpoint_version': 3.0, 'iteration': 2, 'model': value})
+    os.makedirs(name + '/iter_0000002/mp_rank_00')
+    save({'args': args, 'checkpoint_version': 3.0, 'iteration': 2, 'model': value}, name + '/iter_0000002/mp_rank_00/model_optim_rng.pt')
     with open(name + '/latest_checkpointed_iteration.txt', 'w') as f:
         f.write('2')
 EOF
-python3 make.py
+PYTHONPATH=$FIXTURES/../cli python3 make.py
 to='--to megatron-legacy --map none'
 # a module of several experts has one extra state
 ckpt convert -q whole.pt whole $to && ckpt tree whole | grep -c '_extra_state: None' && ckpt ls -q whole | grep -c .
