@@ -262,8 +262,8 @@ static bool avg_is_like(const avg_path *p)
 }
 
 /*
- * Find the pairs. What only has a name like a copy's ("enc.avg_pool"), and nothing of the model in
- * it, belongs to the model, so the real copies are compared with it, too.
+ * Find the pairs. A module of the model may have a name like a copy's ("enc.avg_pool"): if none of
+ * its tensors has a pair, it belongs to the model, and the second pass compares the copies with it.
  */
 static int avg_pairs(avg_work *w)
 {
@@ -450,8 +450,8 @@ static int avg_check(avg_work *w, int copy, uint64_t n)
             w->item[item->owner].taken || w->item[item->owner].copy != AVG_NONE)
             continue;
         return ckpt_fail(w->err, CKPT_EMISMATCH,
-                         "%s: %.150s is tied to %.150s, of which '%.*s' has no copy: untie them "
-                         "first (ckpt convert --untie)",
+                         "%s: '%.150s' and '%.150s' share one tensor, but '%.*s' has an average of "
+                         "the first alone: separate the two first (ckpt convert --untie)",
                          w->map->path, item->t->name, w->item[item->owner].t->name, (int)p->n,
                          p->at);
     }

@@ -394,12 +394,13 @@ static int mdl_check_mode(mdl_work *w)
     if (map->mode == CKPT_MODE_PLAIN || w->opts->run || map->averaged)
         return CKPT_OK;
     return ckpt_map_note_once(
-        map, CKPT_WARNING, w->err, "%s: %s; --weights schedule-free computes those", map->path,
+        map, CKPT_WARNING, w->err,
+        "%s: %s: these weights are not the averaged ones for evaluation, which --weights "
+        "schedule-free computes",
+        map->path,
         map->mode == CKPT_MODE_TRAINS
-            ? "its schedule-free optimizer was in training mode, so these are not the weights that "
-              "it evaluates"
-            : "unless its schedule-free optimizer was in evaluation mode at the save, these are "
-              "not the weights that it evaluates");
+            ? "saved while its schedule-free optimizer was in training mode"
+            : "if its schedule-free optimizer was not switched with eval() before the save");
 }
 
 /* Keep the tensors of the model. */

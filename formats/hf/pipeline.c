@@ -60,8 +60,8 @@ static const char *pln_class(const ckpt_pair *p)
 }
 
 /*
- * Refuse what looks like a component's pair but is none.  Other lists and texts are settings of the
- * pipeline, unless a folder has their name.
+ * Refuse a component whose value is no pair of texts and no pair of nulls.  A list or text is a
+ * setting of the pipeline unless it has the form of a pair or the name of a folder.
  */
 static int pln_check(const ckpt_listing *list, const ckpt_pair *p, ckpt_err *err)
 {
@@ -79,8 +79,9 @@ static int pln_check(const ckpt_listing *list, const ckpt_pair *p, ckpt_err *err
     if (!half && !ckpt_listing_has(list, name, true))
         return CKPT_OK;
     return ckpt_fail(err, CKPT_EFORMAT,
-                     "%s/" PL_INDEX ": \"%.100s\" is not a library and a class (or twice null), so "
-                     "ckpt cannot know what this component is",
+                     "%s/" PL_INDEX
+                     ": \"%.100s\": expected the library and the class of a component, or "
+                     "null for both",
                      list->folder, name);
 }
 

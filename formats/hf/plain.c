@@ -182,6 +182,9 @@ static int hfp_names(const hfp_model *m, const hfp_type *type)
                                          NULL};
     int rc = CKPT_OK;
 
+    // a draft head of EAGLE: some layers of the type behind a layer `fc`, without its norms
+    if (!*m->prefix && hfp_tensor(m, "", "fc.weight"))
+        return CKPT_OK;
     for (size_t i = 0; rc == CKPT_OK && needed[i]; i++)
         rc = hfp_need(m, m->prefix, needed[i]);
     for (size_t i = 0; rc == CKPT_OK && type->dense && mlp[i]; i++)

@@ -503,7 +503,7 @@ int ckpt_hf_written(ckpt_map *to, const ckpt_value *config, const char *name, ck
 
     rc = config ? ckpt_hf_whole(to, config, name, err) : CKPT_OK;
     to->findings.n = n_findings; // readers of the source and of the output give its warnings
-    // without a number of layers, a missing one of the last layers cannot be told
+    // without the number of layers, only gaps between the layers that are here can be found
     if (rc == CKPT_OK && (!config || hfc_part_said(config, &hfc_parts[HFC_PARTS - 1]) == 0))
         rc = hfc_gaps_alone(to, name, err);
     return rc;

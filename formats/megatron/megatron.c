@@ -256,7 +256,7 @@ const ckpt_directory ckpt_directory_megatron = {
     .runs = mgc_runs,
 };
 
-/* Found only by its name: the driver above reads what this one writes. */
+/* --to selects this driver by name; the driver above reads its files. */
 static int mgc_probe_none(const ckpt_listing *list)
 {
     (void)list;

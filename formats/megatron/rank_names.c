@@ -330,6 +330,8 @@ static int mrn_head(ckpt_meg_division *d)
                          table);
     d->size.untied = own != SIZE_MAX && mrn_is_written(d, d->job->from->tensors.at[own]);
     rc = ckpt_meg_check_head(d->job);
+    if (rc == CKPT_OK)
+        rc = ckpt_meg_check_vocab(d->job);
     if (rc != CKPT_OK || d->size.pp == 1 || d->size.untied)
         return rc;
     rc = mrn_add(d, d->job->from->tensors.at[at]);

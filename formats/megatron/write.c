@@ -362,8 +362,8 @@ int ckpt_meg_check_head(const ckpt_train_job *job)
     if (ckpt_map_index(job->from, head, sizeof head - 1) != SIZE_MAX || !mgw_is_untied(job))
         return CKPT_OK;
     return ckpt_fail(job->err, CKPT_EMISSING,
-                     "%s: holds no '%s', but untie_embeddings_and_output_weights says that the "
-                     "model has one of its own: a part of the model is missing",
+                     "%s: expected '%s', because untie_embeddings_and_output_weights is true, "
+                     "found no such tensor: copy the complete model",
                      job->from->path, head);
 }
 
@@ -530,6 +530,39 @@ static int mgw_layers(const ckpt_train_job *job)
                      job->from->path, first->name, first->shape[0], other->name);
 }
 
+int ckpt_meg_check_vocab(const ckpt_train_job *job)
+{
+    assert(job);
+    static const char table[] = "embedding.word_embeddings.weight";
+    size_t at = ckpt_map_index(job->from, table, sizeof table - 1);
+    const ckpt_tensor *t = at == SIZE_MAX ? NULL : job->from->tensors.at[at];
+    int64_t said = ckpt_meg_argument(job, "vocab_size");
+
+    if (!t || t->ndim == 0 || said <= 0 || (uint64_t)said <= t->shape[0])
+        return CKPT_OK;
+    return ckpt_fail(job->err, CKPT_EMISMATCH,
+                     "%s: '%s' has %" PRIu64 " rows, but vocab_size is %" PRId64
+                     ": the arguments are of another model",
+                     job->from->path, table, t->shape[0], said);
+}
+
+/* Refuse layers without the norm behind the last one, which every GPTModel has. */
+static int mgw_last_norm(const ckpt_train_job *job)
+{
+    static const char norm[] = "decoder.final_layernorm.weight";
+    bool layers = false;
+
+    for (size_t i = 0; !layers && i < job->from->tensors.n; i++)
+        layers = strncmp(job->from->tensors.at[i]->name, "decoder.layers.", 15) == 0;
+    if (!layers || job->from->selected ||
+        ckpt_map_index(job->from, norm, sizeof norm - 1) != SIZE_MAX)
+        return CKPT_OK;
+    return ckpt_fail(job->err, CKPT_EMISSING,
+                     "%s: expected '%s', found no such tensor: copy the "
+                     "complete model",
+                     job->from->path, norm);
+}
+
 /* Refuse tensors of other layouts, which no model of Megatron-Core would load. */
 static int mgw_check(const ckpt_train_job *job)
 {
@@ -556,6 +589,10 @@ static int mgw_check(const ckpt_train_job *job)
                              job->from->path, t->name);
     }
     rc = ckpt_meg_check_head(job);
+    if (rc == CKPT_OK)
+        rc = ckpt_meg_check_vocab(job);
+    if (rc == CKPT_OK)
+        rc = mgw_last_norm(job);
     return rc == CKPT_OK ? mgw_layers(job) : rc;
 }
 

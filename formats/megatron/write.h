@@ -51,18 +51,24 @@ int ckpt_meg_name_folder(const ckpt_train_job *job);
 int ckpt_meg_foreign(const ckpt_train_job *job);
 
 /*
- * True for output_layer.weight if it has the values of the word embedding, whichever of the two
- * holds them, and no argument says that they are apart (write.c).  Megatron-Core saves tied
- * embeddings once.
+ * True for output_layer.weight if it is tied to the word embedding and the arguments allow a tied
+ * head (write.c). Either of the two may be the owner. Megatron-Core saves tied embeddings once.
  */
 bool ckpt_meg_is_tied_head(const ckpt_train_job *job, const ckpt_tensor *t);
 
 /*
- * Check that a model whose arguments say that its head is not tied has a head (write.c).
+ * Check that a model with untie_embeddings_and_output_weights has output_layer.weight (write.c).
  *
- * Errors  CKPT_EMISSING: it has none
+ * Errors  CKPT_EMISSING
  */
 int ckpt_meg_check_head(const ckpt_train_job *job);
+
+/*
+ * Check that the word embedding has a row for each token of vocab_size (write.c).
+ *
+ * Errors  CKPT_EMISMATCH
+ */
+int ckpt_meg_check_vocab(const ckpt_train_job *job);
 
 /* The number of ranks of each kind, by which files are cut. */
 typedef struct ckpt_meg_sizes {

@@ -211,7 +211,7 @@ static int xl_warn_dtypes(const ckpt_xl_job *j)
                ? CKPT_OK
                : ckpt_map_note(j->map, CKPT_WARNING, j->err,
                                "%zu matri%s (%s%.200s is %s in %s, but %s in %s): the difference "
-                               "contains what one of the two lost by rounding",
+                               "contains the rounding errors of the narrower one",
                                n, n == 1 ? "x has two dtypes" : "ces have two dtypes",
                                n == 1 ? "" : "the first: ", first->t->name,
                                ckpt_dtype_name(first->t->dtype), j->map->path,
@@ -242,8 +242,8 @@ static int xl_compare_all(ckpt_xl_job *j)
 }
 
 /*
- * Refuse names that share their values in the base if the adapter would change only one: peft adds
- * the update to the module whose matrix it is, and replaces a module that it saves.
+ * Refuse tied names in the base if the adapter would change only one of them. peft changes one
+ * module at a time, and the other name would keep the old values.
  */
 static int xl_check_shared(const ckpt_xl_job *j)
 {
@@ -268,10 +268,7 @@ static bool xl_inside(const char *tensor, const char *name, size_t n)
     return n > 0 && strncmp(tensor, name, n) == 0 && tensor[n] == '.';
 }
 
-/*
- * True for an embedding whose head is tied to it: peft would replace the embedding and leave the
- * head as it was.
- */
+/* True for an embedding with a tied head, because peft would replace only the embedding. */
 static bool xl_tied(const ckpt_xl_job *j, const char *name)
 {
     static const char *const heads[] = {"lm_head.weight", "embed_out.weight", "output_layer.weight",
@@ -498,10 +495,11 @@ static int xl_check_turned(const ckpt_xl_job *j, const ckpt_xl_tensor *e)
 
     for (size_t i = 0; !j->info.model_type && names[i]; i++) {
         if (strcmp(last, names[i]) == 0)
-            return ckpt_fail(j->err, CKPT_EDOUBT,
-                             "%.200s: the type of the model says whether this is [in, out] or "
-                             "[out, in], and %s has no config.json: give it with --config",
-                             e->t->name, j->map->path);
+            return ckpt_fail(
+                j->err, CKPT_EDOUBT,
+                "%.200s: the order of its axes, [in, out] or [out, in], depends on the type "
+                "of the model, and %s has no config.json: give one with --config",
+                e->t->name, j->map->path);
     }
     return CKPT_OK;
 }

@@ -189,9 +189,9 @@ static double trn_dot(const double *z, unsigned a, unsigned b, uint64_t n)
 }
 
 /*
- * Make the columns of the coming block orthonormal; those shorter than `least` become zero.  r (or
- * NULL) gets the triangle whose product with the new columns are the old ones; returns the number
- * of columns that are not zero.
+ * Make the columns of the coming block orthonormal; columns shorter than `least` become zero.
+ * r (or NULL) gets the triangular factor: old columns = new columns x r. Returns the number of
+ * columns that are not zero.
  */
 static unsigned trn_normalize(trn_space *s, double least, double *r)
 {

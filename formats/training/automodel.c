@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * automodel.c: tells how far a checkpoint of NeMo Automodel was saved.
+ * automodel.c: finds the finished and unfinished checkpoints of NeMo Automodel.
  */
 #include "formats/training/automodel.h"
 

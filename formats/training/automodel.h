@@ -21,7 +21,7 @@ bool ckpt_automodel_saved(const ckpt_listing *step);
 /* True for a step's folder that has no finished checkpoint of any form. */
 bool ckpt_automodel_cut(const ckpt_listing *step);
 
-/* Runs whose models are sharded safetensors. */
+/* The layout of runs with models in sharded safetensors. */
 extern const ckpt_run_layout ckpt_automodel_shards;
 
 /* A file in a checkpoint's model folder that is neither of its forms: an adapter; or NULL. */

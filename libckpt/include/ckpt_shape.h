@@ -125,8 +125,7 @@ CKPT_API bool ckpt_remap_recognizes(const ckpt_remap *r);
 CKPT_API bool ckpt_remap_keeps_slices(const ckpt_remap *r, bool right);
 
 /*
- * A rule of a layout map, and what it did in the last application (ckpt_map_remap), even if that
- * failed.
+ * A rule of a layout map, and its results in the last ckpt_map_remap, even if that failed.
  */
 typedef struct ckpt_remap_rule {
     unsigned line;
@@ -367,7 +366,7 @@ CKPT_API int ckpt_map_adapter_config(ckpt_map *map, ckpt_err *err);
 /* The largest rank of ckpt_map_extract_lora. */
 #define CKPT_EXTRACT_MAX_RANK 65536
 
-/* What happens to tensors that differ and that LoRA does not change: norms, embeddings, biases. */
+/* The treatment of tensors that differ and that LoRA cannot change: norms, embeddings, biases. */
 typedef enum ckpt_extract_rest {
     CKPT_EXTRACT_REFUSE, /* fail, and name them */
     CKPT_EXTRACT_SAVE,   /* write their modules whole (modules_to_save) */

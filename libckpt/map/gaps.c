@@ -226,7 +226,7 @@ static void ly_experts(const ly_table *t, const ckpt_stack *s, uint64_t layer, c
     }
 }
 
-/* Find a name that one layer has and another lacks, in a model whose layers are all equal. */
+/* Find a name that is missing in one layer, in a model with the same names in all layers. */
 static void ly_uniform(const ly_table *t, ckpt_gap *gap)
 {
     for (size_t i = 0; i < t->keys.n && !gap->found; i++) {

@@ -217,8 +217,9 @@ static int sfr_group(sfr_work *w, const ckpt_state *s, size_t number)
 
     if (!known)
         return ckpt_fail(w->err, CKPT_EMISSING,
-                         "%s: parameter group %zu has no 'train_mode', which schedule-free "
-                         "optimizers keep: it is unknown which weights these are",
+                         "%s: parameter group %zu has no 'train_mode', by which a schedule-free "
+                         "optimizer tells trained from averaged weights: convert without "
+                         "--weights",
                          w->map->path, number);
     w->n_already += trains ? 0 : n;
     w->trains = w->trains || trains;

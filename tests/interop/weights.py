@@ -99,7 +99,7 @@ def distributed(ckpt, folder, name):
     dcp.save({'model': weights, 'optimizer': state, 'ema': copied(model, 0.5)}, checkpoint_id=path, no_dist=True)
     half = copied(model, 0.5)
     optimizer.eval()
-    mode = 'unless its schedule-free optimizer'
+    mode = 'if its schedule-free optimizer was not switched'
     return convert(ckpt, path, 'schedule-free', copied(model), mode) + convert(ckpt, path, 'ema', half, mode)
 
 

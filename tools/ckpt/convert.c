@@ -386,7 +386,8 @@ static int convert_target(prepare_args *a, ckpt_err *err)
     rc = convert_check_quantize(a, err);
     if (rc != CKPT_OK)
         return rc;
-    if (a->write.sizes.n && !a->write.map)
+    // not sizes.n, which also counts the sizes that other options set
+    if (cli_has(&a->write.cli.line, "size") && !a->write.map)
         say_warning("--size has no effect without --map");
     a->write.target.skip_side_files = a->write.skip_side_files;
     convert_check_config(a);

@@ -267,7 +267,8 @@ static int dso_wrong_count(ckpt_ds_job *job, const ckpt_ds_folder *dir, const ck
         return ckpt_ds_problem(
             job, CKPT_EMISSING,
             "%s: missing: expected optimizer files of %" PRId64
-            " ranks, as rank 0 says, found ranks 0 to %" PRIu32 " only: copy the missing files",
+            " ranks (a number in the file of rank 0), found only ranks 0 to %" PRIu32
+            ": copy the missing files",
             ckpt_ds_folder_lost(job, parts, head->world), ranks, head->world - 1);
     return ckpt_ds_problem(job, CKPT_EMISMATCH,
                            "%s: left over: rank 0 was saved by a run of %" PRId64

@@ -173,7 +173,8 @@ static int rf_refuse(const rf_work *w, const char *name, const ckpt_value *v,
     return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                      "config.json: %s%.100s is not supported by the target, whose loaders always "
                      "compute with %s: the model would give other results; to convert the weights "
-                     "anyway, give --config FILE with a copy of config.json that has %s",
+                     "anyway and accept this, give --config FILE with a copy of config.json that "
+                     "has %s",
                      v ? "" : "there is no ", v ? has.text : name,
                      other.text ? other.text : "another value",
                      other.text ? other.text : "another value");

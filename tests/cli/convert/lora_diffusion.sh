@@ -135,3 +135,19 @@ names x y invoke || echo "status $?"
 names x y kohya:sd3 || echo "status $?"
 ckpt convert -q both x --to torch --lora-names diffusers || echo "status $?"
 test ! -e x.partial
+# metadata that lie about ranks and scales
+python3 - <<'END'
+import json, struct
+
+q = 'unet.down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_q.'
+for i, text in enumerate(('{"unet.r": 1e400}', '{"unet.r": 99999999999999999999}', '{"unet.r": -2, "unet.lora_alpha": 2}',
+                          '{"unet.r": 0, "unet.lora_alpha": 2}', '{"unet.r": 2, "unet.lora_alpha": NaN}', '[' * 5000, '')):
+    head = {'__metadata__': {'lora_adapter_metadata': text},
+            q + 'lora_A.weight': {'dtype': 'F32', 'shape': [2, 320], 'data_offsets': [0, 2560]},
+            q + 'lora_B.weight': {'dtype': 'F32', 'shape': [320, 2], 'data_offsets': [2560, 5120]}}
+    head = json.dumps(head).encode()
+    open('lie%d.safetensors' % i, 'wb').write(struct.pack('<Q', len(head)) + head + bytes(5120))
+END
+for i in 0 1 2 3 4 5 6; do
+    ckpt convert -q lie$i.safetensors lie.safetensors --lora-names kohya:sd; echo "lie $i: status $?"
+done

@@ -52,8 +52,12 @@ for name, value in {
 for name, value, args in (
         ('headless', model(dense, without=[head]), {'untie_embeddings_and_output_weights': True}),
         ('torn', model(dense), {'num_attention_heads': 8}), ('unknown', model(dense), {}),
-        ('heads', model(dense), {'num_attention_heads': 4})):
-    args = argparse.Namespace(tensor_model_parallel_size=1, pipeline_model_parallel_size=1, num_layers=1, world_size=1, **args)
+        ('heads', model(dense), {'num_attention_heads': 4}),
+        # sizes that lie
+        ('huge', model(dense), {'num_attention_heads': 2**62}), ('beyond', model(dense), {'num_attention_heads': 2**70}),
+        ('negative', model(dense), {'num_attention_heads': -4}), ('layers', model(dense), {'num_layers': 2**40}),
+        ('vocab', model(dense), {'num_attention_heads': 4, 'vocab_size': 2**61})):
+    args = argparse.Namespace(tensor_model_parallel_size=1, pipeline_model_parallel_size=1, world_size=1, **{'num_layers': 1, **args})
     os.makedirs(name + '/iter_0000002/mp_rank_00')
     save({'args': args, 'checkpoint_version': 3.0, 'iteration': 2, 'model': value}, name + '/iter_0000002/mp_rank_00/model_optim_rng.pt')
     with open(name + '/latest_checkpointed_iteration.txt', 'w') as f:
@@ -81,6 +85,9 @@ for tp in 1 2; do
     done
 done
 ckpt diff -q heads heads.2
+for run in huge beyond negative layers vocab; do
+    ckpt convert -q $run no --to megatron-legacy --map none --tensor-model-parallel-size 2; echo "$run: status $?"
+done
 # config.json says that the head is not tied, and it is absent
 hf=$FIXTURES/map_mcore_mixtral/hf
 ckpt convert -q "$hf" half.pt --exclude lm_head.weight

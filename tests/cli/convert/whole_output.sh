@@ -38,3 +38,26 @@ try "$tied" out --exclude model.embed_tokens.weight
 # no GGUF file either
 ckpt convert -q lacks.pt lacks.gguf --config "$llama/config.json" || echo "status $?"
 ls lacks.gguf 2>/dev/null
+# a draft head of EAGLE has layers of its type, and by design no norms; Megatron's last norm is no such part
+python3 - <<'END'
+import json, os, struct
+
+os.mkdir('eagle')
+shapes = {'embed_tokens.weight': [8, 4], 'fc.weight': [4, 8], 'layers.0.self_attn.q_proj.weight': [4, 4], 'layers.0.self_attn.k_proj.weight': [4, 4],
+          'layers.0.self_attn.v_proj.weight': [4, 4], 'layers.0.self_attn.o_proj.weight': [4, 4], 'layers.0.mlp.gate_proj.weight': [6, 4],
+          'layers.0.mlp.up_proj.weight': [6, 4], 'layers.0.mlp.down_proj.weight': [4, 6], 'layers.0.post_attention_layernorm.weight': [4]}
+head, at = {}, 0
+for name, shape in shapes.items():
+    n = 4 * shape[0] * (shape[1] if len(shape) > 1 else 1)
+    head[name] = {'dtype': 'F32', 'shape': shape, 'data_offsets': [at, at + n]}
+    at += n
+text = json.dumps(head).encode()
+open('eagle/model.safetensors', 'wb').write(struct.pack('<Q', len(text)) + text + bytes(at))
+json.dump({'model_type': 'llama', 'architectures': ['LlamaForCausalLM'], 'num_hidden_layers': 1, 'hidden_size': 4, 'num_attention_heads': 2,
+           'num_key_value_heads': 2, 'intermediate_size': 6, 'vocab_size': 8}, open('eagle/config.json', 'w'))
+END
+try eagle out
+ckpt convert -q "$gemma" last.pt --exclude model.norm.weight
+for to in megatron megatron-legacy; do
+    ckpt convert -q last.pt no --to $to --config "$gemma/config.json"; echo "$to: status $?"
+done

@@ -423,7 +423,7 @@ static void test_missing_rank(void **state)
     ckpt_open_opts collect = {.collect = true};
 
     make_stage1(s, false);
-    open_fails(s->root, NULL, CKPT_EMISSING, "files of 2 ranks", "ranks 0 to 0 only");
+    open_fails(s->root, NULL, CKPT_EMISSING, "files of 2 ranks", "only ranks 0 to 0");
     make_link(
         s, "t/bf16_zero_pp_rank_3_mp_rank_00_optim_states.pt",
         "z1_bf16_w2_fp32acc/ckpt/global_step4/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt");
