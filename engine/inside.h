@@ -24,6 +24,7 @@ struct zt_engine {
     zt_zero *zero;
     zt_data *data, *eval_data;
     uint64_t n_silent[2]; /* of their samples, those without a label */
+    uint64_t data_sum;    /* zt_data_sum of `data` over all ranks */
     zt_prompts prompts;   /* of --generate */
     zt_ids ends;          /* tokens that end a generated text */
     zt_saver *saver;

@@ -371,16 +371,23 @@ static int su_local(zt_engine *e, ckpt_err *err)
     return rc;
 }
 
-/* Count the samples without a label over all ranks; all ranks must call it. */
-static int su_silent(zt_engine *e, ckpt_err *err)
+/*
+ * Add up over all ranks the samples without a label, and the sum of the samples' content; all ranks
+ * must call it.
+ */
+static int su_shares(zt_engine *e, ckpt_err *err)
 {
     const zt_data *data[2] = {e->data, e->eval_data};
     double n[2] = {0};
+    int64_t sum = e->data ? (int64_t)zt_data_sum(e->data) : 0;
     int rc;
 
     for (int i = 0; i < 2; i++)
         n[i] = data[i] ? (double)zt_data_get_unused(data[i]).silent : 0;
     rc = e->comm->ops->all_reduce(e->comm, n, 2, CKPT_F64, ZT_SUM, err);
+    if (rc == CKPT_OK)
+        rc = e->comm->ops->all_reduce(e->comm, &sum, 1, CKPT_I64, ZT_SUM, err);
+    e->data_sum = (uint64_t)sum & ((UINT64_C(1) << 48) - 1);
     for (int i = 0; rc == CKPT_OK && i < 2; i++) {
         e->n_silent[i] = (uint64_t)n[i];
         if (data[i] && n[i] > 0 && e->n_silent[i] == zt_data_count(data[i]))
@@ -403,7 +410,7 @@ int zt_engine_new(zt_engine **out, const zt_options *opts, zt_comm *comm, ckpt_e
     if (rc == CKPT_OK)
         rc = zt_agree_start(e, err);
     if (rc == CKPT_OK)
-        rc = su_silent(e, err);
+        rc = su_shares(e, err);
     if (rc == CKPT_OK && !opts->print_config)
         rc = su_wire(e, err);
     if (rc == CKPT_OK && !opts->print_config)

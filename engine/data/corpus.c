@@ -74,7 +74,7 @@ static void crp_free(zt_source *base)
     ckpt_free(s);
 }
 
-static const zt_source_ops crp_ops = {crp_get, NULL, crp_free};
+static const zt_source_ops crp_ops = {.get = crp_get, .free = crp_free};
 
 /* ---- text ---- */
 
@@ -240,8 +240,6 @@ static int crp_count(crp_source *s, ckpt_err *err)
     const uint64_t tokens = zt_store_count(s->store);
 
     s->base.ragged = s->answers && !s->packing;
-    // a packed row may lie within a long question
-    s->base.checked = !s->answers || s->base.ragged;
     s->base.count = s->base.ragged ? s->start.n - 1 : tokens / s->base.seq;
     s->base.unused.tokens = s->base.ragged ? 0 : tokens % s->base.seq;
     s->base.has = (zt_has){
@@ -266,7 +264,7 @@ int zt_corpus_open(zt_source **out, const zt_data_opts *o, ckpt_err *err)
 
     if (!s)
         return ckpt_fail_memory(err);
-    *s = (crp_source){.o = o, .packing = o->packing, .base = {.ops = &crp_ops, .checked = true}};
+    *s = (crp_source){.o = o, .packing = o->packing, .base = {.ops = &crp_ops}};
     rc = crp_tokenizer(s, err);
     if (rc == CKPT_OK)
         rc = crp_seq(s, err);

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "engine/data/source.h"
+#include "libckpt/base/digest.h"
+
+#define DT_SUM ((UINT64_C(1) << 48) - 1) /* so that many ranks can add their parts */
 
 struct zt_data {
     zt_source *source;
@@ -13,6 +16,7 @@ struct zt_data {
     zt_inputs in;
     int32_t *shifted;   /* the decoder's input, for sources with targets */
     int32_t *packed[4]; /* copies of `in`, with rows cut to the longest sample of a batch */
+    uint64_t sum;       /* zt_data_sum */
 };
 
 /* ---- opening ---- */
@@ -117,9 +121,42 @@ static bool dt_is_silent(const zt_data *d)
     return silent;
 }
 
+/* CRC-32 of the sample in row 0, which has `length` tokens. */
+static uint32_t dt_crc(const zt_data *d, uint64_t length)
+{
+    const zt_has *has = &d->source->has;
+    const uint64_t labels = d->source->target > 0  ? d->source->target
+                            : has->label_per_token ? length
+                                                   : 1;
+    const struct {
+        bool has;
+        const void *at;
+        uint64_t n;
+    } part[] = {
+        {true, d->in.input_ids, length},
+        {has->attention_mask, d->in.attention_mask, length},
+        {has->token_type_ids, d->in.token_type_ids, length},
+        {has->labels, d->in.labels, labels},
+        {has->targets, d->in.targets, d->opts.model->labels},
+    };
+    uint32_t crc = 0;
+
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+        if (part[i].has)
+            crc = ckpt_crc32(crc, part[i].at, (size_t)part[i].n * 4);
+    }
+    return crc;
+}
+
+/* Mix the place of a sample and its CRC, so the sum over samples depends on their order. */
+static uint64_t dt_mix(uint64_t sample, uint32_t crc)
+{
+    return zt_mix(zt_mix(sample + 1) + crc) & DT_SUM;
+}
+
 /*
  * Check every sample before the first update, so zerotrain reports a token beyond the vocabulary at
- * once and not when training reaches it.  Ranks share the work.
+ * once and not when training reaches it, and add them to the sum.  Ranks share the work.
  */
 static int dt_check(zt_data *d, ckpt_err *err)
 {
@@ -130,10 +167,18 @@ static int dt_check(zt_data *d, ckpt_err *err)
     int rc = CKPT_OK;
 
     assert(rank < world);
-    for (uint64_t i = 0; rc == CKPT_OK && !s->checked && i < each + (rank < rest); i++) {
-        rc = s->ops->get(s, first + i, 0, &d->in, &length, err);
-        s->unused.silent += rc == CKPT_OK && dt_is_silent(d);
+    for (uint64_t i = first; rc == CKPT_OK && i < first + each + (rank < rest); i++) {
+        if (s->ops->sum) {
+            d->sum += dt_mix(i, s->ops->sum(s, i));
+            continue;
+        }
+        rc = s->ops->get(s, i, 0, &d->in, &length, err);
+        if (rc == CKPT_OK) {
+            s->unused.silent += dt_is_silent(d);
+            d->sum += dt_mix(i, dt_crc(d, length));
+        }
     }
+    d->sum &= DT_SUM;
     return rc;
 }
 
@@ -203,6 +248,11 @@ zt_data_unused zt_data_get_unused(const zt_data *d)
 uint64_t zt_data_count(const zt_data *d)
 {
     return d->source->count;
+}
+
+uint64_t zt_data_sum(const zt_data *d)
+{
+    return d->sum;
 }
 
 uint64_t zt_data_batches(const zt_data *d)

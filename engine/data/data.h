@@ -71,6 +71,13 @@ typedef struct zt_data_unused {
  */
 zt_data_unused zt_data_get_unused(const zt_data *d);
 
+/*
+ * This rank's part of a sum over the content of all samples in their order, below 2^48; the parts
+ * of all ranks, added modulo 2^48, depend on neither world nor batch.  The sum finds an edited
+ * file, but not one that somebody made to have the same sum.
+ */
+uint64_t zt_data_sum(const zt_data *d);
+
 /* Size of the largest batch: samples, and tokens of each. */
 void zt_data_shape(const zt_data *d, uint64_t *batch, uint64_t *seq);
 
@@ -111,12 +118,14 @@ void zt_wordpiece_free(zt_wordpiece *w); /* NULL is fine */
 
 uint32_t zt_wordpiece_size(const zt_wordpiece *w); /* pieces */
 
+/* CRC-32 of the file and of lower_case. */
+uint32_t zt_wordpiece_sum(const zt_wordpiece *w);
+
 /*
  * Encode text as [CLS] text [SEP], cut to at most max tokens, as transformers' BertTokenizer does.
  * Returns the number of tokens in id (room for max), or -1: the text is not UTF-8, or out of
  * memory.
  */
-uint32_t zt_wordpiece_size(const zt_wordpiece *w); /* pieces */
 int64_t zt_wordpiece_encode(const zt_wordpiece *w, const char *text, size_t n, uint64_t max,
                             int32_t *id);
 

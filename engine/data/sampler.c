@@ -8,12 +8,11 @@
  */
 #include <assert.h>
 
-#include "engine/data/data.h"
+#include "engine/data/source.h"
 
 #define SP_ROUNDS 6
 
-/* 64-bit mixer (finaliser of splitmix64, Steele et al. 2014). */
-static uint64_t sp_mix(uint64_t x)
+uint64_t zt_mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
@@ -26,7 +25,7 @@ static uint64_t sp_permute(uint64_t x, unsigned half, uint64_t key)
     uint64_t mask = (UINT64_C(1) << half) - 1, left = x >> half, right = x & mask;
 
     for (uint64_t r = 0; r < SP_ROUNDS; r++) {
-        uint64_t next = left ^ (sp_mix(right + key + r * UINT64_C(0x9e3779b97f4a7c15)) & mask);
+        uint64_t next = left ^ (zt_mix(right + key + r * UINT64_C(0x9e3779b97f4a7c15)) & mask);
         left = right;
         right = next;
     }
@@ -35,7 +34,7 @@ static uint64_t sp_permute(uint64_t x, unsigned half, uint64_t key)
 
 uint64_t zt_sample_at(uint64_t n, uint64_t i, uint64_t seed, uint64_t epoch, bool shuffle)
 {
-    uint64_t key = sp_mix(seed + UINT64_C(0x9e3779b97f4a7c15)) ^ sp_mix(epoch * 2 + 1), x = i;
+    uint64_t key = zt_mix(seed + UINT64_C(0x9e3779b97f4a7c15)) ^ zt_mix(epoch * 2 + 1), x = i;
     unsigned half = 1;
 
     assert(i < n);

@@ -29,6 +29,9 @@ typedef struct zt_source_ops {
                ckpt_err *err);
     const char *(*class_name)(const zt_source *s, size_t i); /* or NULL */
     void (*free)(zt_source *s);
+    /* CRC-32 of a sample, for sources that have checked all samples while opening; NULL: `get`
+     * checks a sample, and the CRC is that of its inputs. */
+    uint32_t (*sum)(const zt_source *s, uint64_t sample);
 } zt_source_ops;
 
 struct zt_source {
@@ -38,8 +41,7 @@ struct zt_source {
     uint64_t target; /* tokens of a row of labels if they are another sequence (T5), else 0 */
     zt_has has;
     zt_data_unused unused;
-    bool ragged;  /* samples differ in length, so a batch is cut to its longest */
-    bool checked; /* the source has already checked all samples */
+    bool ragged; /* samples differ in length, so a batch is cut to its longest */
     // recorded inputs: sample = ((micro step * ranks) + rank) * batch + k
     bool replay;
     uint64_t steps, ranks, batch;
@@ -108,6 +110,9 @@ typedef struct zt_token_file {
  * Errors   CKPT_EUSAGE: another width, a header, an unknown dtype; CKPT_EIO
  */
 int zt_tokens_width(const zt_token_file *f, unsigned *width, const char **other, ckpt_err *err);
+
+/* Mix 64 bits (the finaliser of splitmix64, Steele et al. 2014). */
+uint64_t zt_mix(uint64_t x);
 
 int zt_tokens_open(zt_source **out, const zt_data_opts *opts, ckpt_err *err);  /* .bin, .npy */
 int zt_tensors_open(zt_source **out, const zt_data_opts *opts, ckpt_err *err); /* .safetensors */

@@ -82,7 +82,7 @@ static void te_free(zt_source *base)
     ckpt_free(s);
 }
 
-static const zt_source_ops te_ops = {te_get, NULL, te_free};
+static const zt_source_ops te_ops = {.get = te_get, .free = te_free};
 
 /* Check that a tensor's leading axes equal those of input_ids, and set its elements per sample. */
 static int te_axes(te_source *s, int which, ckpt_err *err)

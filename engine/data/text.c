@@ -15,6 +15,7 @@
 
 #include "engine/config/config.h"
 #include "engine/data/source.h"
+#include "libckpt/base/digest.h"
 #include "libckpt/base/number.h"
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/map.h"
@@ -366,6 +367,15 @@ static const char *tx_name(const zt_source *base, size_t i)
     return i < s->names.n ? s->names.at[i] : NULL;
 }
 
+static uint32_t tx_sum(const zt_source *base, uint64_t sample)
+{
+    const tx_source *s = (const tx_source *)base;
+    const tx_row *r = &s->rows.at[sample];
+    const uint32_t crc = ckpt_crc32(zt_wordpiece_sum(s->pieces), &r->class, sizeof r->class);
+
+    return ckpt_crc32(crc, r->text, r->n_text);
+}
+
 static void tx_free(zt_source *base)
 {
     tx_source *s = (tx_source *)base;
@@ -377,7 +387,7 @@ static void tx_free(zt_source *base)
     ckpt_free(s);
 }
 
-static const zt_source_ops tx_ops = {tx_get, tx_name, tx_free};
+static const zt_source_ops tx_ops = {tx_get, tx_name, tx_free, tx_sum};
 
 static int tx_read(tx_source *s, const zt_data_opts *o, ckpt_err *err)
 {
@@ -462,10 +472,8 @@ int zt_text_open(zt_source **out, const zt_data_opts *o, ckpt_err *err)
     if (!s)
         return ckpt_fail_memory(err);
     *s = (tx_source){.path = o->path, .arena = ckpt_arena_new(UINT64_C(8) << 30)};
-    s->base = (zt_source){.ops = &tx_ops,
-                          .ragged = true,
-                          .checked = true,
-                          .has = {.attention_mask = true, .token_type_ids = true}};
+    s->base = (zt_source){
+        .ops = &tx_ops, .ragged = true, .has = {.attention_mask = true, .token_type_ids = true}};
     rc = s->arena ? tx_pieces(s, o, err) : ckpt_fail_memory(err);
     if (rc == CKPT_OK)
         rc = tx_read(s, o, err);

@@ -92,7 +92,7 @@ static void tk_free(zt_source *base)
     ckpt_free(s);
 }
 
-static const zt_source_ops tk_ops = {tk_get, NULL, tk_free};
+static const zt_source_ops tk_ops = {.get = tk_get, .free = tk_free};
 
 /* ---- headers ---- */
 

@@ -18,6 +18,7 @@
 #include <unistr.h>
 
 #include "engine/data/source.h"
+#include "libckpt/base/digest.h"
 #include "libckpt/base/index.h"
 
 #define WP_LONGEST 100 /* characters of a word */
@@ -28,6 +29,7 @@ struct zt_wordpiece {
     uint32_t n;
     ckpt_index pieces; /* finds the lines by their text */
     bool lower_case;
+    uint32_t sum; /* CRC-32 of the file and lower_case */
     int32_t unknown, cls, sep, pad;
 };
 
@@ -88,8 +90,10 @@ static int wp_load(zt_wordpiece *w, const char *path, ckpt_err *err)
 
     if (rc == CKPT_OK && (u8_check((const uint8_t *)w->text, size) || memchr(w->text, 0, size)))
         rc = ckpt_fail(err, CKPT_EFORMAT, "%s: is not UTF-8 text", path);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK) {
+        w->sum = ckpt_crc32(w->lower_case ? 1 : 0, w->text, size);
         rc = wp_index(w, size, err);
+    }
     for (int i = 0; rc == CKPT_OK && i < 4; i++) {
         *to[i] = wp_find(w, need[i], strlen(need[i]));
         if (*to[i] < 0)
@@ -128,6 +132,11 @@ void zt_wordpiece_free(zt_wordpiece *w)
 uint32_t zt_wordpiece_size(const zt_wordpiece *w)
 {
     return w->n;
+}
+
+uint32_t zt_wordpiece_sum(const zt_wordpiece *w)
+{
+    return w->sum;
 }
 
 /* ---- characters ---- */

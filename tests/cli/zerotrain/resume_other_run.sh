@@ -10,6 +10,8 @@ go() {
 head -n 600 "$S"/train.tsv >less.tsv
 go --data "$S"/train.tsv --max-steps 2 --save run
 go --data "$S"/train.tsv --max-steps 3 --load run
+sed "400s/。/！/" "$S"/train.tsv >edited.tsv
+go --data edited.tsv --max-steps 3 --load run
 go --data less.tsv --seq 32 --seed 7 --max-steps 3 --load run
 go --data less.tsv --no-shuffle --max-steps 3 --load run
 go --data less.tsv --max-steps 3 --load run --module-only

@@ -62,6 +62,60 @@ static void test_permutation(void **state)
     }
 }
 
+/* The sum of the samples of a file over all ranks. */
+static uint64_t sum_of(const char *name, const zt_model_config *model, int world)
+{
+    uint64_t sum = 0;
+
+    for (int rank = 0; rank < world; rank++) {
+        const zt_data_opts o = {.path = path_of(name),
+                                .vocab = path_of("vocab.txt"),
+                                .micro_batch = 2,
+                                .rank = rank,
+                                .world = world,
+                                .seq = 8,
+                                .model = model};
+        ckpt_err err = {0};
+        zt_data *d = NULL;
+
+        assert_int_equal(zt_data_open(&d, &o, &err), CKPT_OK);
+        sum += zt_data_sum(d);
+        zt_data_free(d);
+    }
+    return sum & ((UINT64_C(1) << 48) - 1);
+}
+
+/* The sum depends on content and order, and not on the number of ranks. */
+static void test_sum(void **state)
+{
+    static const char *const rows[] = {"0\tgood\n1\tbad\n2\tbad good\n",
+                                       "1\tbad\n0\tgood\n2\tbad good\n", // another order
+                                       "1\tgood\n1\tbad\n2\tbad good\n", // another label
+                                       "0\tgood\n1\tbad\n2\tbad bad\n"}; // another text
+    uint16_t tokens[8 * 12];
+    uint64_t first, sums[4];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        tokens[i] = (uint16_t)(i / 8);
+    write_file("s.bin", tokens, sizeof tokens);
+    first = sum_of("s.bin", &gpt2, 1);
+    assert_int_equal(sum_of("s.bin", &gpt2, 5), first);
+    tokens[90]++;
+    write_file("s.bin", tokens, sizeof tokens);
+    assert_int_not_equal(sum_of("s.bin", &gpt2, 1), first);
+    write_text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\ngood\nbad\n");
+    for (size_t i = 0; i < 4; i++) {
+        write_text("s.tsv", rows[i]);
+        sums[i] = sum_of("s.tsv", &bert, 1);
+        assert_int_equal(sum_of("s.tsv", &bert, 2), sums[i]);
+        for (size_t k = 0; k < i; k++)
+            assert_int_not_equal(sums[k], sums[i]);
+    }
+    write_text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nbad\ngood\n");
+    assert_int_not_equal(sum_of("s.tsv", &bert, 1), sums[3]);
+}
+
 /* Every sample once over the ranks of an epoch; a batch does not depend on what was asked before.
  */
 static void test_tokens(void **state)
@@ -515,11 +569,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_permutation), cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_evaluate),    cmocka_unit_test(test_npy),
-        cmocka_unit_test(test_npy_cut),     cmocka_unit_test(test_wordpiece),
-        cmocka_unit_test(test_text),        cmocka_unit_test(test_bad_text),
-        cmocka_unit_test(test_order),       cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_padding),     cmocka_unit_test(test_unsuited),
+        cmocka_unit_test(test_sum),         cmocka_unit_test(test_evaluate),
+        cmocka_unit_test(test_npy),         cmocka_unit_test(test_npy_cut),
+        cmocka_unit_test(test_wordpiece),   cmocka_unit_test(test_text),
+        cmocka_unit_test(test_bad_text),    cmocka_unit_test(test_order),
+        cmocka_unit_test(test_pairs),       cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_unsuited),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
