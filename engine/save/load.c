@@ -262,12 +262,26 @@ static int ld_unwrap(ld_loader *l, ckpt_err *err)
     return found ? CKPT_OK : ckpt_map_keep_model(l->map, NULL, err);
 }
 
+/* Where a message of the library names ckpt's option for a tag, name zerotrain's. */
+static void ld_name_option(ckpt_err *err, const char *option)
+{
+    static const char theirs[] = "-t/--tag";
+    char *at = strstr(err->text, theirs), rest[sizeof err->text];
+
+    if (!at)
+        return;
+    (void)snprintf(rest, sizeof rest, "%s", at + sizeof theirs - 1);
+    (void)snprintf(at, sizeof err->text - (size_t)(at - err->text), "%s%s", option, rest);
+}
+
 static int ld_open(ld_loader *l, const char *path, const ckpt_open_opts *opts, ckpt_err *err)
 {
     size_t n = l->zero->model->params.n + 1;
     int rc = ckpt_open(&l->map, path, opts, err);
 
-    if (rc == CKPT_OK)
+    if (rc != CKPT_OK)
+        ld_name_option(err, l->initial ? "--init FOLDER/TAG" : "--load-tag");
+    else
         rc = ld_unwrap(l, err);
     if (rc == CKPT_OK)
         rc = ckpt_reader_new(&l->reader, l->map, err);

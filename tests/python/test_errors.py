@@ -30,6 +30,7 @@ class Errors(Case):
             self.assertEqual((got.exception.code, got.exception.status),
                              (code, _lib.lib().ckpt_err_status(code)), str(got.exception))
             self.assertNotIn("\\'", str(got.exception))
+            self.assertNotIn('--tag', str(got.exception))
             again = pickle.loads(pickle.dumps(got.exception))
             self.assertEqual((type(again), str(again), again.code, again.path), (kind, str(got.exception), code, got.exception.path))
 

@@ -50,6 +50,9 @@ static int nt_epochs(const nt_line *l)
 {
     const double n = l->t->trainer.epochs;
 
+    if (cli_has(l->line, "epochs") && l->t->run.epochs == 0)
+        return ckpt_fail(l->err, CKPT_EUSAGE,
+                         "--epochs 0: expected at least 1; --evaluate does not train");
     if (!cli_has(l->line, "num_train_epochs"))
         return CKPT_OK;
     if (!(n >= 1 && n < 1e15) || n != floor(n))
@@ -65,10 +68,10 @@ static int nt_steps(const nt_line *l)
 {
     int64_t *n = &l->t->run.max_steps;
 
-    if (*n < -1)
+    if (*n < -1 || (*n == 0 && cli_has(l->line, "max-steps")))
         return ckpt_fail(
             l->err, CKPT_EUSAGE,
-            "--max-steps: expected a number of updates, or -1 (then the epochs decide), found %lld",
+            "--max-steps: expected at least 1 update, or -1 (then --epochs decides), found %lld",
             (long long)*n);
     *n = *n == -1 ? 0 : *n;
     return CKPT_OK;

@@ -13,6 +13,9 @@ no() {
 }
 no --epochs 2 --num_train_epochs 3
 no --num_train_epochs 0.5
+no --epochs 0
+no --max_steps 0
+no --max-steps -2
 no --save a --output_dir b
 no --resume_from_checkpoint true
 no --keep 2 --save_total_limit 3 --save x

@@ -81,7 +81,7 @@ static void test_refused(void **state)
     refused("--max-steps", "needs a value");
     refused("--max-steps 1e3", "whole number");
     refused("--max-steps 99999999999999999999", "whole number");
-    refused("--max-steps -2", "a number of updates, or -1");
+    refused("--max-steps -2", "at least 1 update, or -1");
     refused("--save-every -1", "of at least 0");
     refused("--epochs 1 --num_train_epochs 2", "the same setting");
     refused("--keep=-2 --save d", "of at least 0");

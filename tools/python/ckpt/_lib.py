@@ -339,6 +339,7 @@ def check(code: int, err: Err, *, path: Optional[str] = None, tensor: Optional[s
     """Raise the error that a call reported."""
     if code != 0:
         text = text_of(err.text) or text_of(lib().ckpt_err_text(code))
+        text = text.replace('-t/--tag', 'tag=')  # as Python names it
         raise error_of(code, text, path=path, tensor=tensor, errno=err.sys)
 
 
