@@ -152,6 +152,13 @@ static int crp_answer(crp_source *s, ckpt_err *err)
     return CKPT_OK;
 }
 
+static void crp_unused(void *ctx, const char *name)
+{
+    crp_source *s = ctx;
+
+    zt_unused_add(&s->base, "members", name);
+}
+
 static int crp_record(crp_source *s, ckpt_text line, ckpt_err *err)
 {
     zt_record record = {0};
@@ -159,6 +166,7 @@ static int crp_record(crp_source *s, ckpt_text line, ckpt_err *err)
 
     if (rc != CKPT_OK || record.kind == ZT_RECORD_NONE)
         return rc;
+    zt_records_unused(&record, crp_unused, s);
     if (record.kind == ZT_RECORD_TEXT ? s->answers : s->texts)
         return ckpt_fail(err, CKPT_EFORMAT, "records with \"text\" and with answers in one file");
     if (record.kind == ZT_RECORD_TEXT) {

@@ -62,7 +62,8 @@ typedef struct zt_data_unused {
     uint64_t of;       /* `cut` is a count among the first samples, so many; 0: among all */
     uint64_t tokens;   /* tokens at the end that do not fill a sample */
     uint64_t silent;   /* samples with labels of -100 alone, in this rank's share of the check */
-    const char *names; /* tensors that are no inputs: "idx, label"; NULL: none */
+    const char *names; /* of parts that are no inputs: "idx, label"; NULL: none */
+    const char *what;  /* these parts: "tensors", "columns", "members" */
 } zt_data_unused;
 
 /*

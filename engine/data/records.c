@@ -178,6 +178,87 @@ static int rec_input(const ckpt_value *v, ckpt_err *err)
                : ckpt_fail(err, CKPT_EFORMAT, "\"input\" is not a text");
 }
 
+/*
+ * Refuse members of a record that change the text which other programs train on, unless they are
+ * empty: tools, which chat templates write, and the system prompt and former turns of
+ * LLaMA-Factory's instructions.
+ */
+static int rec_changing(const ckpt_value *v, ckpt_err *err)
+{
+    static const char *const names[] = {"tools",  "functions", "tool_calls", "function_call",
+                                        "system", "documents", "history"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const ckpt_value *has = ckpt_value_get(v, names[i]);
+        const bool empty = !has || has->kind == CKPT_V_NONE ||
+                           (has->kind == CKPT_V_STR && has->as.text.n == 0) ||
+                           (has->kind != CKPT_V_STR && ckpt_value_seq(has).n == 0 &&
+                            (has->kind != CKPT_V_DICT || has->as.map.n == 0));
+        if (!empty)
+            return ckpt_fail(err, CKPT_EUNSUPPORTED,
+                             "\"%s\" is not supported: write its text into the messages, or remove "
+                             "it",
+                             names[i]);
+    }
+    return CKPT_OK;
+}
+
+/* Check a conversation and its messages for members that change its text. */
+static int rec_messages(const ckpt_value *v, ckpt_err *err)
+{
+    const ckpt_seq list = ckpt_value_seq(ckpt_value_get(v, "messages"));
+    int rc = rec_changing(v, err);
+
+    for (uint64_t i = 0; rc == CKPT_OK && i < list.n; i++) {
+        int64_t weight = 1;
+
+        rc = rec_changing(list.at[i], err);
+        if (rc == CKPT_OK && ckpt_value_as_int(ckpt_value_get(list.at[i], "weight"), &weight) &&
+            weight != 1)
+            rc = ckpt_fail(err, CKPT_EUNSUPPORTED,
+                           "message %" PRIu64 " has a \"weight\" of %" PRId64
+                           ", but zerotrain trains on all answers alike; remove it",
+                           i + 1, weight);
+    }
+    return rc;
+}
+
+static void rec_others(const ckpt_value *v, const char *const known[4], const char *before,
+                       void (*each)(void *ctx, const char *name), void *ctx)
+{
+    char name[80];
+
+    for (uint64_t i = 0; v && v->kind == CKPT_V_DICT && i < v->as.map.n; i++) {
+        const char *key = v->as.map.at[i].key->as.text.at;
+        bool is_known = false;
+
+        for (int k = 0; known[k]; k++)
+            is_known = is_known || strcmp(key, known[k]) == 0;
+        (void)snprintf(name, sizeof name, "%s%s", before, key);
+        if (!is_known)
+            each(ctx, name);
+    }
+}
+
+void zt_records_unused(const zt_record *record, void (*each)(void *ctx, const char *name),
+                       void *ctx)
+{
+    static const char *const known[][4] = {
+        [ZT_RECORD_TEXT] = {"text"},
+        [ZT_RECORD_INSTRUCTION] = {"instruction", "input", "output"},
+        [ZT_RECORD_MESSAGES] = {"messages"}};
+    static const char *const in_message[4] = {"role", "content"};
+
+    assert(record && each && record->kind != ZT_RECORD_NONE);
+    rec_others(record->value, known[record->kind], "", each, ctx);
+    if (record->kind == ZT_RECORD_MESSAGES) {
+        const ckpt_seq list = ckpt_value_seq(ckpt_value_get(record->value, "messages"));
+
+        for (uint64_t i = 0; i < list.n; i++)
+            rec_others(list.at[i], in_message, "messages.", each, ctx);
+    }
+}
+
 int zt_records_parse(zt_records *r, ckpt_text line, zt_record *out, ckpt_err *err)
 {
     assert(r && line.at && out);
@@ -196,19 +277,23 @@ int zt_records_parse(zt_records *r, ckpt_text line, zt_record *out, ckpt_err *er
     if (rc != CKPT_OK)
         return rc;
     out->value = v;
-    if (ckpt_value_get(v, "messages"))
+    if (ckpt_value_get(v, "messages")) {
         out->kind = ZT_RECORD_MESSAGES;
-    else if (rec_text(v, "instruction") && rec_text(v, "output")) {
+        return rec_messages(v, err);
+    }
+    if (rec_text(v, "instruction") && rec_text(v, "output")) {
         out->kind = ZT_RECORD_INSTRUCTION;
-        return rec_input(v, err);
-    } else if (rec_text(v, "text")) {
+        rc = rec_input(v, err);
+        return rc == CKPT_OK ? rec_changing(v, err) : rc;
+    }
+    if (rec_text(v, "text")) {
         out->kind = ZT_RECORD_TEXT;
         out->text = *rec_text(v, "text");
-    } else
-        return ckpt_fail(err, CKPT_EFORMAT,
-                         "expected an object with \"text\", with \"messages\", or with "
-                         "\"instruction\" and \"output\"");
-    return CKPT_OK;
+        return CKPT_OK;
+    }
+    return ckpt_fail(err, CKPT_EFORMAT,
+                     "expected an object with \"text\", with \"messages\", or with "
+                     "\"instruction\" and \"output\"");
 }
 
 /* ---- encoding ---- */
@@ -390,6 +475,12 @@ int zt_records_prompt(zt_records *r, const ckpt_value *v, zt_ids *out, ckpt_err 
                          "text needs a tokenizer: the model's folder has no tokenizer.json and no "
                          "tokenizer.model; give one with --vocab, or tokens as \"input_ids\"");
     r->text.n = r->answers.n = 0;
+    if (talk)
+        rc = rec_messages(v, err);
+    else if (!text)
+        rc = rec_changing(v, err);
+    if (rc != CKPT_OK)
+        return rc;
     if (talk)
         rc = rec_talk(r, v, true, err);
     else if (text)

@@ -38,9 +38,17 @@ typedef struct zt_record {
 
 /*
  * Parse a line; the record is valid until the next call.
- * Errors   CKPT_EFORMAT: not JSON, or none of the kinds; CKPT_ELIMIT
+ * Errors   CKPT_EFORMAT: not JSON, or none of the kinds; CKPT_EUNSUPPORTED: it has members that
+ *          change its text and are not read (tools, history); CKPT_ELIMIT
  */
 int zt_records_parse(zt_records *r, ckpt_text line, zt_record *out, ckpt_err *err);
+
+/*
+ * Call `each` for every member that the kind of a record does not use; those of messages are
+ * "messages.NAME".
+ */
+void zt_records_unused(const zt_record *record, void (*each)(void *ctx, const char *name),
+                       void *ctx);
 
 /* Tokens of a record with answers, and a byte for each that is not 0 in answers. */
 typedef struct zt_answer {

@@ -41,7 +41,8 @@ struct zt_source {
     uint64_t target; /* tokens of a row of labels if they are another sequence (T5), else 0 */
     zt_has has;
     zt_data_unused unused;
-    bool ragged; /* samples differ in length, so a batch is cut to its longest */
+    char unused_names[200]; /* zt_unused_add */
+    bool ragged;            /* samples differ in length, so a batch is cut to its longest */
     // recorded inputs: sample = ((micro step * ranks) + rank) * batch + k
     bool replay;
     uint64_t steps, ranks, batch;
@@ -110,6 +111,13 @@ typedef struct zt_token_file {
  * Errors   CKPT_EUSAGE: another width, a header, an unknown dtype; CKPT_EIO
  */
 int zt_tokens_width(const zt_token_file *f, unsigned *width, const char **other, ckpt_err *err);
+
+/*
+ * Add the name of a part that is no input to s->unused, once; a long list ends with "...".
+ *
+ * what   the kind of all such parts of this file: "tensors"
+ */
+void zt_unused_add(zt_source *s, const char *what, const char *name);
 
 /* Mix 64 bits (the finaliser of splitmix64, Steele et al. 2014). */
 uint64_t zt_mix(uint64_t x);

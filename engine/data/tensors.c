@@ -25,7 +25,6 @@ typedef struct te_source {
     uint64_t width[TE_COUNT]; /* elements of a sample */
     uint64_t limit[TE_COUNT]; /* upper limit (exclusive) of values */
     bool floating;            /* labels are targets */
-    char unknown[200];        /* names of other tensors */
     int64_t *row;
 } te_source;
 
@@ -135,7 +134,6 @@ static int te_labels(te_source *s, const zt_model_config *m, ckpt_err *err)
 static void te_list_unknown(te_source *s)
 {
     const size_t count = ckpt_map_tensor_count(s->map);
-    size_t n = 0;
 
     for (size_t i = 0; i < count; i++) {
         const ckpt_tensor *t = ckpt_map_tensor_at(s->map, i);
@@ -143,16 +141,9 @@ static void te_list_unknown(te_source *s)
 
         for (int k = 0; !known && k < TE_COUNT; k++)
             known = s->tensor[k] == t;
-        if (known || n >= sizeof s->unknown)
-            continue;
-        n +=
-            (size_t)snprintf(s->unknown + n, sizeof s->unknown - n, "%s%s", n ? ", " : "", t->name);
+        if (!known)
+            zt_unused_add(&s->base, "tensors", t->name);
     }
-    if (n >= sizeof s->unknown)
-        memcpy(s->unknown + sizeof s->unknown - sizeof "...", "...", sizeof "...");
-    for (char *c = s->unknown; *c; c++)
-        *c = *c >= ' ' && *c <= '~' ? *c : '?'; // the file may be anyone's
-    s->base.unused.names = n ? s->unknown : NULL;
 }
 
 static int te_find(te_source *s, const zt_data_opts *o, ckpt_err *err)

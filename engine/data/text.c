@@ -46,8 +46,10 @@ enum { TX_LOOK = 50000 /* texts that are tokenized before training, in less than
 /*
  * Read one field of a CSV line at *p, unquoted in place; *p moves past its separator.  False after
  * the line's last field.
+ *
+ * open   becomes true if the file ends within quotes
  */
-static bool tx_csv_field(char **p, char **field)
+static bool tx_csv_field(char **p, char **field, bool *open)
 {
     char *to = *p, *s = *p;
     bool quoted = *s == '"', more;
@@ -64,6 +66,7 @@ static bool tx_csv_field(char **p, char **field)
         *to++ = *s++;
     }
     more = *s == ',';
+    *open = quoted;
     if (*s)
         s++;
     if (to > *field && to[-1] == '\r' && !more)
@@ -87,19 +90,19 @@ static bool tx_tsv_field(char **p, char **field)
     return end == '\t';
 }
 
-/* Split one line into fields; returns their number. */
+/* Split one line into fields; returns their number, or 0: the file ends within quotes. */
 static unsigned tx_line(int kind, char **p, char **field)
 {
     unsigned n = 0;
-    bool more = true;
+    bool more = true, open = false;
     char *spare;
 
     while (more) {
         char **to = n < TX_COLUMNS ? &field[n] : &spare;
-        more = kind == TX_CSV ? tx_csv_field(p, to) : tx_tsv_field(p, to);
+        more = kind == TX_CSV ? tx_csv_field(p, to, &open) : tx_tsv_field(p, to);
         n += n < TX_COLUMNS;
     }
-    return n;
+    return open ? 0 : n;
 }
 
 static bool tx_named(const char *name, bool text)
@@ -151,42 +154,103 @@ static int tx_add(tx_source *s, const char *text, const char *label, uint64_t li
     return CKPT_OK;
 }
 
+/* Refuse names of columns, two of which could be the text, or the label. */
+static int tx_twice(const tx_source *s, char **field, unsigned n, ckpt_err *err)
+{
+    for (unsigned i = 0; i < n; i++) {
+        for (unsigned k = 0; k < i; k++) {
+            const bool text = tx_named(field[i], true) && tx_named(field[k], true);
+            if (text || (tx_named(field[i], false) && tx_named(field[k], false)))
+                return ckpt_fail(err, CKPT_EFORMAT,
+                                 "%s: the columns '%s' and '%s' could both be the %s; rename one",
+                                 s->path, field[k], field[i], text ? "text" : "label");
+        }
+    }
+    return CKPT_OK;
+}
+
 static int tx_table(tx_source *s, int kind, char *text, ckpt_err *err)
 {
     char *field[TX_COLUMNS], *p = text;
-    unsigned at_text = 0, at_label = 0;
+    unsigned at_text = 0, at_label = 0, first = 0;
+    bool named = false;
     int rc = CKPT_OK;
 
     for (uint64_t line = 1; rc == CKPT_OK && *p; line++) {
         unsigned n = tx_line(kind, &p, field);
-        if (line == 1 && tx_columns(field, n, &at_text, &at_label))
-            continue;
+        if (n == 0)
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "%s: record %" PRIu64 " begins a quoted field that has no end",
+                             s->path, line);
+        first = first ? first : n;
+        if (line == 1) {
+            rc = tx_twice(s, field, n, err);
+            named = tx_columns(field, n, &at_text, &at_label);
+            for (unsigned i = 0; named && i < n; i++) {
+                if (i != at_text && i != at_label)
+                    zt_unused_add(&s->base, "columns", field[i]);
+            }
+            if (!named && n > 3)
+                rc = ckpt_fail(err, CKPT_EFORMAT,
+                               "%s: has %u columns; name them in the first line: text, label",
+                               s->path, n);
+            if (named)
+                continue;
+        }
         if (n == 1 && !*field[0])
             continue;
         if (n <= at_text)
             return ckpt_fail(err, CKPT_EFORMAT,
                              "%s: record %" PRIu64 " has %u columns, but the text is in column %u",
                              s->path, line, n, at_text + 1);
+        if (n > first)
+            return ckpt_fail(err, CKPT_EFORMAT,
+                             "%s: record %" PRIu64 " has %u columns, but the first has %u%s",
+                             s->path, line, n, first,
+                             kind == TX_TSV ? "; a text cannot contain tabs"
+                                            : "; put texts with commas into quotes");
         rc = tx_add(s, field[at_text], at_label < n ? field[at_label] : NULL, line, err);
     }
     return rc;
 }
 
-/* Get the first member of an object with one of the names, as text. */
-static const char *tx_member(tx_source *s, const ckpt_value *object, bool text)
+/*
+ * Get the member of an object that is the text or the label, as text; NULL: there is none.
+ *
+ * Errors   CKPT_EFORMAT: two members could be it; it is no string (a label: no string and no
+ *          number)
+ */
+static int tx_member(tx_source *s, const ckpt_value *object, bool text, uint64_t line,
+                     const char **out, ckpt_err *err)
 {
-    for (uint64_t i = 0; i < object->as.map.n; i++) {
-        const ckpt_value *v = object->as.map.at[i].value;
-        if (!tx_named(object->as.map.at[i].key->as.text.at, text))
+    const char *what = text ? "text" : "label";
+    const ckpt_value *v = NULL;
+    unsigned n = 0;
+
+    for (uint64_t i = 0; object->kind == CKPT_V_DICT && i < object->as.map.n; i++) {
+        if (!tx_named(object->as.map.at[i].key->as.text.at, text) ||
+            object->as.map.at[i].value->kind == CKPT_V_NONE)
             continue;
-        if (v->kind == CKPT_V_STR)
-            return v->as.text.at;
-        if (v->kind == CKPT_V_INT)
-            return ckpt_arena_printf(s->arena, "%" PRId64, v->as.i);
-        if (v->kind == CKPT_V_FLOAT)
-            return ckpt_arena_printf(s->arena, "%.17g", v->as.f);
+        v = object->as.map.at[i].value;
+        n++;
     }
-    return NULL;
+    *out = NULL;
+    if (n > 1)
+        return ckpt_fail(err, CKPT_EFORMAT,
+                         "%s: line %" PRIu64 " has %u members that could be the %s; rename one",
+                         s->path, line, n, what);
+    if (n == 0)
+        return CKPT_OK;
+    if (v->kind == CKPT_V_STR && strlen(v->as.text.at) == v->as.text.n)
+        *out = v->as.text.at;
+    else if (!text && v->kind == CKPT_V_INT)
+        *out = ckpt_arena_printf(s->arena, "%" PRId64, v->as.i);
+    else if (!text && v->kind == CKPT_V_FLOAT)
+        *out = ckpt_arena_printf(s->arena, "%.17g", v->as.f);
+    else
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: line %" PRIu64 ": the %s is not a string%s",
+                         s->path, line, what, text ? "" : " or number");
+    return *out ? CKPT_OK : ckpt_fail_memory(err);
 }
 
 /* Parse one line of JSON; the error names the line of the file. */
@@ -226,15 +290,23 @@ static int tx_objects(tx_source *s, char *text, ckpt_err *err)
 
     for (uint64_t line = 1; rc == CKPT_OK && *text; line++) {
         size_t n = strcspn(text, "\n");
+        const char *body = NULL, *label = NULL;
         ckpt_value *v = NULL;
-        const char *body;
         if (strspn(text, " \t\r") < n) {
             rc = tx_object(s, &v, text, n, line, err);
-            body = rc == CKPT_OK && v->kind == CKPT_V_DICT ? tx_member(s, v, true) : NULL;
+            if (rc == CKPT_OK)
+                rc = tx_member(s, v, true, line, &body, err);
             if (rc == CKPT_OK && !body)
                 rc = tx_no_text(s, v, line, err);
             if (rc == CKPT_OK)
-                rc = tx_add(s, body, tx_member(s, v, false), line, err);
+                rc = tx_member(s, v, false, line, &label, err);
+            if (rc == CKPT_OK)
+                rc = tx_add(s, body, label, line, err);
+            for (uint64_t i = 0; rc == CKPT_OK && i < v->as.map.n; i++) {
+                const char *name = v->as.map.at[i].key->as.text.at;
+                if (!tx_named(name, true) && !tx_named(name, false))
+                    zt_unused_add(&s->base, "members", name);
+            }
         }
         text += n + (text[n] == '\n');
     }

@@ -466,9 +466,8 @@ static void rp_unused(const report *r)
                     path, u->records);
         if (u->names)
             fprintf(stderr,
-                    "zerotrain: warning: %s: tensors that the model does not take are not used: "
-                    "%s\n",
-                    path, u->names);
+                    "zerotrain: warning: %s: %s that the model does not take are not used: %s\n",
+                    path, u->what, u->names);
         if (a->n_silent[i] > 0)
             fprintf(stderr,
                     "zerotrain: warning: %s: all labels of %" PRIu64 " of its %" PRIu64
@@ -530,7 +529,10 @@ void report_start(const report *r)
     rp_weights(r);
     zt_engine_standing(r->engine, &now);
     if (now.steps >= a->total_steps)
-        fprintf(stderr, "note: all %" PRId64 " updates are already done\n", a->total_steps);
+        fprintf(stderr,
+                "note: nothing to do: the checkpoint has made %" PRId64 " of %" PRId64
+                " updates; --max-steps and --epochs count from the start of the run\n",
+                now.steps, a->total_steps);
 }
 
 /*

@@ -543,8 +543,26 @@ static void test_bad_text(void **state)
     assert_int_equal(open_code("x.jsonl", &bert, "vocab.txt"), CKPT_EFORMAT);
     write_text("x.csv", "");
     assert_int_equal(open_code("x.csv", &bert, "vocab.txt"), CKPT_EFORMAT);
-    write_text("x.csv", "label,text\n1,\"hello");
-    assert_int_equal(open_code("x.csv", &bert, "vocab.txt"), CKPT_OK);
+    // the first is right, the others would lose text or labels
+    static const char *const rows[][2] = {
+        {"x.csv", "label,text\n1,\"hello\""},
+        {"x.csv", "label,text\n1,\"hello\n2,hello\n"},
+        {"x.csv", "label,text\n1,hello,hello\n"},
+        {"x.tsv", "1\thello\n1\thello\thello\n"},
+        {"x.tsv", "label\ttext\tsentence\n1\thello\thello\n"},
+        {"x.csv", "label,class,text\n1,1,hello\n"},
+        {"x.jsonl", "{\"text\": \"hello\", \"content\": \"hello\", \"label\": 1}\n"},
+        {"x.jsonl", "{\"text\": \"hello\", \"class\": 2, \"label\": 1}\n"},
+        {"x.jsonl", "{\"text\": 1.1, \"label\": 1}\n"},
+        {"x.jsonl", "{\"text\": \"hel\\u0000lo\", \"label\": 1}\n"},
+        {"x.jsonl", "{\"text\": \"hello\", \"label\": true}\n"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        write_text(rows[i][0], rows[i][1]);
+        assert_int_equal(open_code(rows[i][0], &bert, "vocab.txt"), i ? CKPT_EFORMAT : CKPT_OK);
+    }
+    write_text("x.jsonl", "{\"text\": \"hello\", \"content\": null, \"label\": 1}\n");
+    assert_int_equal(open_code("x.jsonl", &bert, "vocab.txt"), CKPT_OK);
     assert_int_equal(open_code("none.csv", &bert, "vocab.txt"), CKPT_EMISSING);
     assert_int_equal(open_code("x.csv", &bert, NULL), CKPT_EUSAGE);
     assert_int_equal(open_code("x.odd", &bert, NULL), CKPT_EUNSUPPORTED);
