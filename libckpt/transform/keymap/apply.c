@@ -221,8 +221,14 @@ static int ap_rename(ap_state *s)
     if (!moved)
         return ckpt_fail_memory(s->err);
     moved->name = name;
-    if (s->in->rule->plus != 0 && s->in->n_moment == 0 && rc == CKPT_OK)
-        rc = ckpt_rm_plus(moved, s->in, s->err); // not for moments: a constant does not change them
+    if (s->in->rule->log && s->in->n_moment > 0)
+        return ckpt_fail(s->err, CKPT_EUNSUPPORTED,
+                         "%s:%u: '%.150s' cannot follow its parameter, of which the rule takes the "
+                         "logarithm",
+                         s->r->name, s->in->rule->line, m->t->name);
+    // not for moments: a constant does not change them
+    if ((s->in->rule->plus != 0 || s->in->rule->log) && s->in->n_moment == 0)
+        rc = ckpt_rm_plus(moved, s->in, s->err);
     return rc == CKPT_OK ? ap_push(s, moved) : rc;
 }
 
@@ -256,8 +262,8 @@ static int ap_alike(ap_state *s)
     return CKPT_OK;
 }
 
-/* Make one target: its name, its shape, its extents. */
-static int ap_make(ap_state *s, ckpt_rm_member *target)
+/* Make the tensor of one target, or of some rows of it: its name, its shape, its extents. */
+static int ap_make_one(ap_state *s, ckpt_rm_member *target)
 {
     const ckpt_rm_view *v = &s->in->view[s->in->to][target->term];
     const ckpt_tensor *first = s->in->member[s->in->from].at[0].t;
@@ -287,7 +293,29 @@ static int ap_make(ap_state *s, ckpt_rm_member *target)
         rc = ckpt_map_add_hidden(s->map, name, strlen(name), &like, &target->t, s->err);
     if (rc == CKPT_OK)
         rc = ckpt_rm_back(s->in, target, s->err);
-    return rc == CKPT_OK ? ap_push(s, target->t) : rc;
+    return rc;
+}
+
+/* Make the target at *i, and move past it. */
+static int ap_make(ap_state *s, size_t *i)
+{
+    const ckpt_rm_terms *terms = &s->in->rule->term[s->in->to];
+    ckpt_rm_member *first = &s->in->member[s->in->to].at[*i];
+    const bool rows = ckpt_rm_is_rows(terms, first->term);
+    ckpt_tensor *made = NULL;
+    size_t n = 1;
+    int rc = ap_make_one(s, first);
+
+    // a term of rows has one member
+    for (;
+         rc == CKPT_OK && rows && first->term + n < terms->n && terms->at[first->term + n].follows;
+         n++)
+        rc = ap_make_one(s, first + n);
+    *i += n;
+    made = first->t;
+    if (rc == CKPT_OK && rows)
+        rc = ckpt_rm_stack_rows(&made, s->in, first, n, s->err);
+    return rc == CKPT_OK ? ap_push(s, made) : rc;
 }
 
 /* Compute sizes; a shape that does not fit is no failure, because another rule may match. */
@@ -341,6 +369,8 @@ static int ap_share(ap_state *s)
         ckpt_rm_member *m = &in->member[in->to].at[i];
         ckpt_tensor *t = NULL;
         const char *name = NULL;
+        if (in->rule->term[in->to].at[m->term].follows)
+            continue; // the tensor has got it with its first rows
         rc = ckpt_rm_joined(&t, in, &in->member[in->from], CKPT_RM_COPIES, s->err);
         if (rc != CKPT_OK)
             return rc;
@@ -398,8 +428,8 @@ static int ap_instance(ap_state *s)
         rc = ckpt_fail(s->err, CKPT_ELIMIT, "%s:%u: too many tensors", s->r->name, in->rule->line);
     for (size_t i = 0; rc == CKPT_OK && i < from->n; i++)
         rc = ckpt_rm_place(in, &from->at[i], s->err);
-    for (size_t i = 0; rc == CKPT_OK && i < to->n; i++)
-        rc = ap_make(s, &to->at[i]);
+    for (size_t i = 0; rc == CKPT_OK && i < to->n;)
+        rc = ap_make(s, &i);
     for (size_t i = 0; rc == CKPT_OK && i < from->n; i++) {
         rc = ckpt_rm_prove(in, &from->at[i], s->err);
         ap_take(s, from->at[i].t);

@@ -135,20 +135,46 @@ static int ax_axis(ax_text *x)
     return rc;
 }
 
-int ckpt_rm_axes(ckpt_remap *r, ckpt_rm_term *out, const char *text, unsigned line, ckpt_err *err)
+/* Parse the axes up to the end or a ';' into the last term. */
+static int ax_piece(ax_text *x, ckpt_rm_term *out)
 {
-    ax_text x = {.r = r, .at = text, .line = line, .err = err};
     int rc = CKPT_OK;
 
-    ax_blanks(&x);
-    while (rc == CKPT_OK && *x.at)
-        rc = ax_axis(&x);
+    x->n_axes = x->n_atoms = 0;
+    ax_blanks(x);
+    while (rc == CKPT_OK && *x->at && *x->at != ';')
+        rc = ax_axis(x);
     if (rc != CKPT_OK)
         return rc;
-    out->n_axes = x.n_axes;
-    out->n_atoms = x.n_atoms;
-    out->atom = ckpt_arena_copy(r->arena, x.atom, x.n_atoms * sizeof *x.atom);
-    return out->atom ? CKPT_OK : ckpt_fail_memory(err);
+    if ((*x->at || out->follows) && (ax_has_rest(x) || x->n_axes == 0))
+        return ax_fail(x, "rows need names for all axes");
+    out->n_axes = x->n_axes;
+    out->n_atoms = x->n_atoms;
+    out->atom = ckpt_arena_copy(x->r->arena, x->atom, x->n_atoms * sizeof *x->atom);
+    return out->atom ? CKPT_OK : ckpt_fail_memory(x->err);
+}
+
+int ckpt_rm_axes(ckpt_remap *r, ckpt_rm_terms *terms, const char *text, unsigned line,
+                 ckpt_err *err)
+{
+    ax_text x = {.r = r, .at = text, .line = line, .err = err};
+    int rc = ax_piece(&x, &terms->at[terms->n - 1]);
+
+    while (rc == CKPT_OK && *x.at == ';') {
+        ckpt_rm_term next = terms->at[terms->n - 1];
+        ckpt_rm_term *slot = terms->n < CKPT_RM_TERMS ? ckpt_vec_push(terms) : NULL;
+
+        if (!slot)
+            return terms->n < CKPT_RM_TERMS ? ckpt_fail_memory(err)
+                                            : ax_fail(&x, "too many tensors in one rule");
+        next.follows = true;
+        *slot = next;
+        x.at++;
+        rc = ax_piece(&x, slot);
+        if (rc == CKPT_OK && slot->n_axes != terms->at[terms->n - 2].n_axes)
+            rc = ax_fail(&x, "rows of one tensor have different numbers of axes");
+    }
+    return rc;
 }
 
 uint32_t ckpt_rm_part(const ckpt_rm_atom *a, uint32_t name)
@@ -243,9 +269,40 @@ static int ax_check_pair(const ckpt_remap *r, const ckpt_rm_rule *rule, const ck
     return ax_check_captures(r, rule, t, other, err);
 }
 
+/* True if a capture is in all terms of the rule. */
+static bool ax_in_all(const ckpt_rm_rule *rule, uint32_t name)
+{
+    bool all = true;
+
+    for (unsigned side = 0; side < 2; side++) {
+        for (size_t i = 0; i < rule->term[side].n; i++)
+            all = all && ckpt_rm_captures(&rule->term[side].at[i], name);
+    }
+    return all;
+}
+
+/* Refuse rows of several numbered tensors. */
+static int ax_check_rows(const ckpt_remap *r, const ckpt_rm_rule *rule, const ckpt_rm_term *t,
+                         ckpt_err *err)
+{
+    for (uint32_t i = 0; t->follows && i < t->n_pieces; i++) {
+        if (ckpt_rm_takes(&t->piece[i]) && !ax_in_all(rule, t->piece[i].name))
+            return ckpt_fail(err, CKPT_EUSAGE,
+                             "%s:%u: '%.100s' cannot be given in rows: other tensors of the rule "
+                             "do not have its number %.40s",
+                             r->name, rule->line, t->text, r->names.at[t->piece[i].name]);
+    }
+    return CKPT_OK;
+}
+
 int ckpt_rm_check_rule(const ckpt_remap *r, const ckpt_rm_rule *rule, ckpt_err *err)
 {
     int rc = CKPT_OK;
+
+    for (unsigned side = 0; side < 2; side++) {
+        for (size_t i = 0; rc == CKPT_OK && i < rule->term[side].n; i++)
+            rc = ax_check_rows(r, rule, &rule->term[side].at[i], err);
+    }
 
     for (size_t i = 0; rc == CKPT_OK && i < rule->term[0].n; i++) {
         for (size_t k = 0; rc == CKPT_OK && k < rule->term[1].n; k++) {

@@ -216,7 +216,9 @@ static int bind_axes(ckpt_rm_instance *in, bool *progress, ckpt_err *err)
             return ckpt_fail(err, CKPT_EMISMATCH,
                              "%s:%u: '%.200s' has %" PRIu32 " axes, but the rule expects %" PRIu32,
                              in->f->r->name, in->rule->line, m->t->name, m->t->ndim, v->n_axes);
-        for (uint32_t axis = 0; rc == CKPT_OK && axis < v->n_axes; axis++)
+        // terms of rows have only some of the first axis; ckpt_rm_rows checks their sum
+        const bool rows = ckpt_rm_is_rows(&in->rule->term[in->from], m->term);
+        for (uint32_t axis = rows; rc == CKPT_OK && axis < v->n_axes; axis++)
             rc = bind_axis(in, m, axis, progress, err);
     }
     return rc;
@@ -271,5 +273,5 @@ int ckpt_rm_bind(ckpt_rm_instance *in, ckpt_err *err)
         for (size_t k = 0; rc == CKPT_OK && k < in->rule->term[side].n; k++)
             rc = bind_finish(in, side, k, err);
     }
-    return rc;
+    return rc == CKPT_OK ? ckpt_rm_rows(in, in->from, err) : rc;
 }

@@ -95,14 +95,16 @@ int ckpt_rm_place(ckpt_rm_instance *in, ckpt_rm_member *m, ckpt_err *err)
                          "%s:%u: '%.150s' has elements of %s, which can be renamed, but not cut or "
                          "transposed",
                          in->f->r->name, in->rule->line, t->name, ckpt_dtype_name(t->dtype));
-    if (!ckpt_dtype_packed(t->dtype) && box_affine(m, t, bytes))
+    if (!ckpt_dtype_packed(t->dtype) && box_affine(m, t, bytes)) {
+        m->at += m->row * (t->ndim ? m->stride[0] : 0);
         return CKPT_OK;
-    m->at = 0;
+    }
     for (uint32_t a = t->ndim; a-- > 0;) {
         m->stride[a] = by;
         if (!ckpt_mul(by, t->shape[a], &by))
             return ckpt_fail(err, CKPT_ELIMIT, "tensor '%.200s': too large", t->name);
     }
+    m->at = m->row * (t->ndim ? m->stride[0] : 0);
     return ckpt_dtype_packed(t->dtype) ? box_add_unpacked(in, t, &m->source, err)
                                        : ckpt_map_add_nested(in->map, t, &m->source, err);
 }
@@ -563,13 +565,16 @@ int ckpt_rm_prove(ckpt_rm_instance *in, const ckpt_rm_member *source, ckpt_err *
     box_target t = {.in = in, .view = &in->view[in->from][source->term]};
     const ckpt_rm_members *targets = &in->member[in->to];
     uint64_t shape[CKPT_MAX_DIM] = {1};
-    ckpt_tensor like = {.name = source->t->name, .shape = shape, .n_elems = source->t->n_elems};
+    ckpt_tensor like = {.name = source->t->name, .shape = shape, .n_elems = 1};
     ckpt_err why = {0};
     int rc = CKPT_OK;
 
     t.width = t.view->n_atoms ? t.view->n_atoms : 1;
-    for (uint32_t i = 0; i < t.view->n_atoms; i++)
+    // a tensor's elements, or some rows of it, so that the product cannot overflow
+    for (uint32_t i = 0; i < t.view->n_atoms; i++) {
         shape[i] = t.view->size[i];
+        like.n_elems *= shape[i];
+    }
     for (size_t i = 0; rc == CKPT_OK && i < targets->n; i++)
         rc = box_meet(in, &(box_pair){in->from, source, &targets->at[i]}, box_used, &t, err);
     // padding of the source need not be copied: count it as used

@@ -31,6 +31,7 @@ typedef struct ckpt_rm_member {
     uint32_t name[CKPT_RM_INDEXES]; /* captures whose values tell this tensor from the others */
     uint64_t value[CKPT_RM_INDEXES];
     ckpt_tensor *t;
+    uint64_t row; /* of a term of rows: the first of its rows in the tensor; else 0 */
     /* members of the source: location of the elements, if each axis has one stride */
     uint32_t source;
     uint64_t at;
@@ -119,11 +120,32 @@ int ckpt_rm_steps(ckpt_map *map, const ckpt_tensor *const *step, ckpt_err *err);
 
 /*
  * Copy a tensor with the rule's constant added to the elements of the right side, or subtracted for
- * the left side.
+ * the left side; or with the logarithms of the negated elements of the right side, or back.
  *
  * Errors   CKPT_EUNSUPPORTED: such elements cannot be added; CKPT_ELIMIT
  */
 int ckpt_rm_plus(ckpt_tensor *t, ckpt_rm_instance *in, ckpt_err *err);
+
+/* ---- rows.c ---- */
+
+/* True if a term has only some rows of its tensor. */
+bool ckpt_rm_is_rows(const ckpt_rm_terms *terms, size_t term);
+
+/*
+ * Set the first rows of a side's members.
+ *
+ * Errors   CKPT_EMISMATCH: the rows of a source are not all of its tensor; CKPT_ELIMIT
+ */
+int ckpt_rm_rows(ckpt_rm_instance *in, unsigned side, ckpt_err *err);
+
+/*
+ * Make a target from tensors with its rows.
+ *
+ * piece    n members, whose terms follow each other
+ * Errors   CKPT_EMISMATCH: their other axes differ; CKPT_ELIMIT
+ */
+int ckpt_rm_stack_rows(ckpt_tensor **out, ckpt_rm_instance *in, const ckpt_rm_member *piece,
+                       size_t n, ckpt_err *err);
 
 /* Set source, at and stride of a source's member. */
 int ckpt_rm_place(ckpt_rm_instance *in, ckpt_rm_member *m, ckpt_err *err);

@@ -189,7 +189,7 @@ static rlo_way rlo_rule(const ckpt_rm_rule *rule)
     uint32_t in[2] = {CKPT_RM_NO_NAME, CKPT_RM_NO_NAME};
 
     if (rule->does != CKPT_RM_EQUAL || rule->term[0].n != 1 || rule->term[1].n != 1 ||
-        l->joins != CKPT_RM_APART || r->joins != CKPT_RM_APART || rule->plus != 0)
+        l->joins != CKPT_RM_APART || r->joins != CKPT_RM_APART || rule->plus != 0 || rule->log)
         return RLO_NONE;
     if (l->plain)
         return RLO_NAME;

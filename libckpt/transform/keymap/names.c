@@ -95,3 +95,18 @@ ckpt_remap_proof ckpt_remap_proved(const ckpt_remap *r)
         p.n_rules += r->rules.at[i].met && r->rules.at[i].does != CKPT_RM_DROP;
     return p;
 }
+
+const char *ckpt_remap_side(const ckpt_remap *r, bool right)
+{
+    return r->side[right];
+}
+
+bool ckpt_remap_keeps_slices(const ckpt_remap *r, bool right)
+{
+    return r->keeps_slices[right];
+}
+
+const char *ckpt_remap_description(const ckpt_remap *r)
+{
+    return r->about;
+}

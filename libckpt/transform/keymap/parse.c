@@ -162,7 +162,7 @@ static int par_term(par_text *p, ckpt_rm_terms *terms, const char *pattern, cons
     int rc = ckpt_rm_pattern(p->r, t, pattern, p->first, p->err);
     t->plain = !axes;
     if (rc == CKPT_OK && axes)
-        rc = ckpt_rm_axes(p->r, t, axes, p->first, p->err);
+        rc = ckpt_rm_axes(p->r, terms, axes, p->first, p->err);
     return rc;
 }
 
@@ -203,6 +203,17 @@ static bool par_is_sign(const char *word, const char *at, unsigned side, bool wa
            *at <= '9';
 }
 
+/* Take the name out of "log(-NAME)" on the right side; false: the word is not that. */
+static bool par_log(par_text *p, const char **word, unsigned side)
+{
+    const size_t n = strlen(*word);
+
+    if (side == 0 || strncmp(*word, "log(-", 5) != 0 || (*word)[n - 1] != ')')
+        return false;
+    *word = ckpt_arena_string(p->r->arena, *word + 5, n - 6);
+    return true;
+}
+
 /* TERM {, TERM} [=] TERM {, TERM} [+ NUMBER] */
 static int par_terms(par_text *p, ckpt_rm_rule *rule, const char *at)
 {
@@ -228,6 +239,9 @@ static int par_terms(par_text *p, ckpt_rm_rule *rule, const char *at)
             const char *pattern = joins ? par_word(p, &at, &quoted) : word, *next = at, *axes;
             if (quoted || !pattern)
                 return par_fail(p, "axes must follow a tensor:", word);
+            rule->log = par_log(p, &pattern, side) || rule->log;
+            if (!pattern)
+                return ckpt_fail_memory(p->err);
             if (!wants && side++ > 0)
                 return par_fail(p, "expected PATTERN REPLACEMENT, found", p->text);
             axes = par_word(p, &next, &quoted);
@@ -260,10 +274,11 @@ static int par_plain(par_text *p, ckpt_rm_rule *rule)
             all = all && rule->term[side].at[i].plain;
     }
     if (all && rule->term[0].n == 1 && rule->term[1].n == 1 &&
-        (rule->plus == 0 || rule->term[1].at[0].joins == CKPT_RM_APART))
+        ((rule->plus == 0 && !rule->log) || rule->term[1].at[0].joins == CKPT_RM_APART) &&
+        (rule->plus == 0 || !rule->log))
         return CKPT_OK;
-    if (rule->plus != 0)
-        return par_fail(p, "a number can be added only to one tensor without axes:", p->text);
+    if (rule->plus != 0 || rule->log)
+        return par_fail(p, "'+', '-' and log need exactly one tensor without axes:", p->text);
     for (unsigned side = 0; side < 2; side++) {
         if (rule->term[side].at[0].joins != CKPT_RM_APART)
             return par_fail(p,
@@ -379,7 +394,7 @@ static int par_fill(par_text *p, const char *at)
     const char *axes = name ? par_word(p, &at, &quoted) : NULL;
     at += strspn(at, " \t");
     with = axes && quoted ? par_after(at, "with") : NULL;
-    if (rc == CKPT_OK && (!with || strpbrk(name, "{*") || strstr(axes, "...")))
+    if (rc == CKPT_OK && (!with || strpbrk(name, "{*") || strpbrk(axes, ".;")))
         rc = par_fail(p, "expected fill SIDE NAME \"axes\" with EXPRESSION, found", p->text);
     if (rc == CKPT_OK) {
         rule->with.line = p->first;
@@ -781,19 +796,4 @@ void ckpt_remap_free(ckpt_remap *r)
     ckpt_vec_free(&r->strip);
     ckpt_arena_free(r->arena);
     ckpt_free(r);
-}
-
-const char *ckpt_remap_side(const ckpt_remap *r, bool right)
-{
-    return r->side[right];
-}
-
-bool ckpt_remap_keeps_slices(const ckpt_remap *r, bool right)
-{
-    return r->keeps_slices[right];
-}
-
-const char *ckpt_remap_description(const ckpt_remap *r)
-{
-    return r->about;
 }

@@ -66,7 +66,8 @@ typedef struct ckpt_rm_term {
     uint32_t n_axes, n_atoms; /* as written; `...` counts as one axis */
     const ckpt_rm_atom *atom;
     ckpt_rm_joins joins;
-    bool plain; /* the term gives no axes: all axes stay unchanged */
+    bool plain;   /* the term gives no axes: all axes stay unchanged */
+    bool follows; /* it is the same tensor as the term before, and gives its next rows */
 } ckpt_rm_term;
 
 CKPT_VEC(ckpt_rm_terms, ckpt_rm_term);
@@ -112,11 +113,13 @@ typedef struct ckpt_rm_rule {
     unsigned line;
     ckpt_rm_terms term[2]; /* EQUAL: left and right side; TIE: both names; DROP, FILL: only [0] */
     const char *because;   /* DROP */
-    double plus;           /* EQUAL without axes: left element = right element + plus */
-    ckpt_rm_line with;     /* FILL: the expression of each element */
-    uint32_t when;         /* 1 + index of its condition in the text's `only`; 0: none */
-    bool met, off;         /* while applying: met: it has matched; off: its condition is false */
-    uint64_t n_taken;      /* tensors of the source that it took, in the last application */
+    /* EQUAL without axes: left element = right element + plus, or log(-right element) */
+    double plus;
+    bool log;
+    ckpt_rm_line with; /* FILL: the expression of each element */
+    uint32_t when;     /* 1 + index of its condition in the text's `only`; 0: none */
+    bool met, off;     /* while applying: met: it has matched; off: its condition is false */
+    uint64_t n_taken;  /* tensors of the source that it took, in the last application */
 } ckpt_rm_rule;
 
 CKPT_VEC(ckpt_rm_rules, ckpt_rm_rule);
@@ -198,8 +201,12 @@ bool ckpt_rm_captures(const ckpt_rm_term *t, uint32_t name);
 
 /* ---- axes.c ---- */
 
-/* Parse the axes of a term, "(head two d) in". Errors: CKPT_EUSAGE, with the line. */
-int ckpt_rm_axes(ckpt_remap *r, ckpt_rm_term *out, const char *text, unsigned line, ckpt_err *err);
+/*
+ * Parse the axes of the last term, "(head two d) in". A ';' begins the next rows of its tensor,
+ * which are a term of their own. Errors: CKPT_EUSAGE, with the line; CKPT_ELIMIT
+ */
+int ckpt_rm_axes(ckpt_remap *r, ckpt_rm_terms *terms, const char *text, unsigned line,
+                 ckpt_err *err);
 
 /* Position of a part in an atom, or UINT32_MAX. */
 uint32_t ckpt_rm_part(const ckpt_rm_atom *a, uint32_t name);

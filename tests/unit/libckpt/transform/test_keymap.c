@@ -3,6 +3,8 @@
  * test_keymap.c: layout maps: what is a rule and what is none, patterns, expressions, and the boxes
  * that come of axes, against a walk over every element.
  */
+#include <math.h>
+
 #include "ckpt_extra.h"
 #include "libckpt/transform/keymap/expr.h"
 #include "tests/unit/unit.h"
@@ -489,6 +491,75 @@ static void numbered(void **state)
     ckpt_map_free(map);
 }
 
+/* Rows of one tensor that have different axes: all q, all k and all v, instead of head by head. */
+static void rows(void **state)
+{
+    static const char text[] = "sizes\nheads = 2\nq = 1\nk = 2\nv = 3\nz = 1\ntensors\n"
+                               "x \"(heads q|k|v|z) in\" = "
+                               "y \"(heads q) in; (heads k) in; (heads v) in\", w \"(heads z) in\"";
+    const uint64_t shape[] = {14, 3}, less[] = {11, 3};
+    // the rows of x in the order of y, and the two of w
+    static const int order[14] = {0, 7, 1, 2, 8, 9, 3, 4, 5, 10, 11, 12, 6, 13};
+    float values[42], got[42];
+    ckpt_err err = {0};
+
+    (void)state;
+    for (int i = 0; i < 42; i++)
+        values[i] = (float)i;
+    ckpt_map *map = numbers("x", shape, 2, values);
+    if (apply(map, text, false, &err) != CKPT_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(ckpt_map_tensor_count(map), 2);
+    assert_int_equal(ckpt_map_find(map, "y")->shape[0], 12);
+    read_all(map, "y", got);
+    read_all(map, "w", got + 36);
+    for (int i = 0; i < 42; i++)
+        assert_true(got[i] == values[order[i / 3] * 3 + i % 3]);
+    if (apply(map, text, true, &err) != CKPT_OK)
+        fail_msg("%s", err.text);
+    read_all(map, "x", got);
+    assert_memory_equal(got, values, sizeof values);
+    ckpt_map_free(map);
+
+    // another number of rows than the sizes give
+    const uint64_t two[] = {2, 3};
+    ckpt_array w = {.name = "w", .dtype = CKPT_F32, .ndim = 2, .shape = two, .data = values};
+    map = numbers("y", less, 2, values);
+    assert_int_equal(ckpt_map_put(map, &w, NULL), CKPT_OK);
+    memset(&err, 0, sizeof err);
+    assert_int_equal(apply(map, text, true, &err), CKPT_EMISMATCH);
+    assert_non_null(strstr(err.text, "'y' has 11 rows, but the rule expects 12"));
+    ckpt_map_free(map);
+}
+
+/* Negative numbers whose logarithms the left side stores. */
+static void logarithms(void **state)
+{
+    const uint64_t shape[] = {3};
+    float values[3] = {0, 1, -2}, got[3], positive[3] = {-1, 2, -3};
+    ckpt_err err = {0};
+    ckpt_map *map = numbers("y", shape, 1, values);
+
+    (void)state;
+    assert_int_equal(apply(map, "y = log(-x)", false, NULL), CKPT_OK);
+    read_all(map, "x", got);
+    assert_true(got[0] == -1 && got[1] == (float)-exp(1) && got[2] == (float)-exp(-2));
+    assert_int_equal(apply(map, "y = log(-x)", true, NULL), CKPT_OK);
+    read_all(map, "y", got);
+    assert_true(got[0] == 0 && fabsf(got[1] - 1) < 1e-6F && fabsf(got[2] + 2) < 1e-6F);
+    ckpt_map_free(map);
+
+    map = numbers("x", shape, 1, positive);
+    assert_int_equal(apply(map, "y = log(-x)", true, NULL), CKPT_OK);
+    const ckpt_tensor *t = ckpt_map_find(map, "y");
+    ckpt_reader *reader = NULL;
+    assert_int_equal(ckpt_reader_new(&reader, map, NULL), CKPT_OK);
+    assert_int_equal(ckpt_reader_read(reader, t, 0, 3, CKPT_F32, got, &err), CKPT_EFORMAT);
+    ckpt_reader_free(reader);
+    assert_non_null(strstr(err.text, "element 1 of the source is 2: expected a negative number"));
+    ckpt_map_free(map);
+}
+
 /* What is left over, used twice, or made twice. */
 static void proofs(void **state)
 {
@@ -512,6 +583,19 @@ static void proofs(void **state)
         {"x \"...\" = y \"...\" + 1", CKPT_EUSAGE},
         {"x = sum y{r} + 1", CKPT_EUSAGE},
         {"x + 1 = y", CKPT_EUSAGE},
+        {"x = log(-y)", CKPT_OK},
+        {"x = log(-y) + 1", CKPT_EUSAGE},
+        {"x \"...\" = log(-y) \"...\"", CKPT_EUSAGE},
+        {"x, z = log(-y)", CKPT_EUSAGE},
+        {"x \"a b\" = y \"a b;\"", CKPT_EUSAGE},
+        {"x \"a b\" = y \"a; a b\"", CKPT_EUSAGE},
+        {"x \"...\" = y \"...; ...\"", CKPT_EUSAGE},
+        {"x \"e|f b\" = y{e} \"e b; f b\"", CKPT_EUSAGE},
+        {"x \"e|f b\" = y \"e b; f b\"", CKPT_OK},
+        {"sizes\ne = 2\ntensors\nx \"e|f b\" = y \"e b; f b\"", CKPT_EMISMATCH},
+        {"x \"e|f b\" = y \"e b; e b\"", CKPT_EMISMATCH},
+        {"x \"(e|f) b\" = y \"(e 1) b; f b\"", CKPT_OK},
+        {"fill right z \"a; b\" with 1\nx = y", CKPT_EUSAGE},
         {"keys\nk u8 = 1\n{nobody}.k u8 = 1\n{k}.l u8 = 1\ntensors\nx = y", CKPT_OK},
     };
     const uint64_t shape[] = {2, 3};
@@ -593,6 +677,7 @@ int main(void)
         cmocka_unit_test(expressions),    cmocka_unit_test(permutations),
         cmocka_unit_test(transposes),     cmocka_unit_test(parts),
         cmocka_unit_test(numbered),       cmocka_unit_test(proofs),
+        cmocka_unit_test(rows),           cmocka_unit_test(logarithms),
         cmocka_unit_test(configurations), cmocka_unit_test(dicts),
         cmocka_unit_test(dropped_head),
     };
