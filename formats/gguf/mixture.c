@@ -84,14 +84,15 @@ static bool gmx_is_v(const ckpt_tensor *t)
            gmx_has(t, "attn_kv_b.weight");
 }
 
-/* True if the type of a matrix is chosen.  Vectors, norms, routers and position embeddings stay
- * F32. */
+/* True if the type of a matrix is chosen.  Vectors, norms, routers, position embeddings and
+ * convolutions over the sequence stay F32. */
 static bool gmx_is_chosen(const ckpt_tensor *t)
 {
     if (gmx_ends(t->name, ".weight.lora_a") || gmx_ends(t->name, ".weight.lora_b"))
         return t->ndim >= 2;
     return t->ndim >= 2 && gmx_ends(t->name, "weight") && !gmx_has(t, "_norm.weight") &&
-           !gmx_has(t, "ffn_gate_inp.weight") && strcmp(t->name, "position_embd.weight") != 0 &&
+           !gmx_has(t, "ffn_gate_inp.weight") && !gmx_has(t, "ssm_conv1d.weight") &&
+           strcmp(t->name, "position_embd.weight") != 0 &&
            strcmp(t->name, "token_types.weight") != 0;
 }
 
@@ -221,6 +222,10 @@ static ckpt_dtype gmx_type(gmx_rule *r, const ckpt_tensor *t)
     ckpt_dtype type = r->type;
 
     if (!gmx_is_chosen(t))
+        return CKPT_F32;
+    // to the quantizer a matrix of one row is a vector; the converter has a rule for this one
+    if (ckpt_dtype_packed(type) ? t->n_elems == t->shape[t->ndim - 1]
+                                : gmx_has(t, "ffn_gate_inp_shexp.weight"))
         return CKPT_F32;
     if (ckpt_dtype_packed(type) && !r->pure)
         type = gmx_mixed(r, t);

@@ -189,6 +189,19 @@ static void gmo_drop_tokens(ckpt_map *to)
     to->keys.n = n;
 }
 
+/* Set the types that the caller asks for. */
+static int gmo_types(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
+                     uint64_t *number, ckpt_err *err)
+{
+    ckpt_gguf_place_in *in = ckpt_arena_alloc(to->arena, sizeof *in);
+
+    if (!in)
+        return ckpt_fail_memory(err);
+    *in = (ckpt_gguf_place_in){.vectors = target->mixture || ckpt_dtype_packed(target->dtype)};
+    to->files.at[0].state = in;
+    return ckpt_gguf_mix(to, from, target, number, err);
+}
+
 /* Set types, order and keys. */
 static int gmo_whole(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
@@ -207,7 +220,7 @@ static int gmo_whole(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
         (asked || !again))
         rc = gmo_sort(to, err);
     if (rc == CKPT_OK && asked && (model || target->mixture || ckpt_dtype_packed(target->dtype)))
-        rc = ckpt_gguf_mix(to, from, target, &number, err);
+        rc = gmo_types(to, from, target, &number, err);
     else if (rc == CKPT_OK && model && (!again || target->dtypes))
         number = ckpt_gguf_mix_own(to, target->dtypes != NULL);
     if (rc == CKPT_OK && model && !(again && !asked && !target->dtypes))

@@ -54,10 +54,11 @@ uint64_t ckpt_gguf_mix_own(ckpt_map *to, bool keep);
  */
 int ckpt_gguf_general(ckpt_map *to, const ckpt_map *from, uint64_t number, ckpt_err *err);
 
-/* Number of a file in a split model; stored in the file's `state` until the file is placed. */
+/* How a file is written; stored in the file's `state` until the file is placed. NULL: alone. */
 typedef struct ckpt_gguf_place_in {
-    uint32_t no, count;
+    uint32_t no, count; /* number of the file in a split model; count 0: the model is one file */
     uint64_t n_tensors; /* number of tensors in all files */
+    bool vectors;       /* matrices of one row are vectors, as llama.cpp's quantizer writes them */
 } ckpt_gguf_place_in;
 
 /*

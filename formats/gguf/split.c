@@ -255,6 +255,8 @@ static ckpt_set_name gs_look(const char *name)
 static int gs_files(ckpt_map *to, const char *path, uint32_t count, ckpt_err *err)
 {
     size_t n = strlen(path);
+    const ckpt_gguf_place_in *alone = to->files.at[0].state;
+    const bool vectors = alone && alone->vectors;
     int stem = n > 5 && strcmp(path + n - 5, ".gguf") == 0 ? (int)n - 5 : (int)n, rc = CKPT_OK;
 
     for (uint32_t i = 0; rc == CKPT_OK && i < count; i++) {
@@ -266,7 +268,7 @@ static int gs_files(ckpt_map *to, const char *path, uint32_t count, ckpt_err *er
 
         if (!in || !name)
             return ckpt_fail_memory(err);
-        *in = (ckpt_gguf_place_in){no, count, to->tensors.n};
+        *in = (ckpt_gguf_place_in){no, count, to->tensors.n, vectors};
         if (i > 0) {
             rc = ckpt_map_add_file(to, &file, &index, err);
             continue;

@@ -152,7 +152,9 @@ static int gw_check(const gw_writer *w, const ckpt_tensor *t)
 /* Write name, shape, type and offset of a tensor; *at becomes the next offset. */
 static int gw_tensor(gw_writer *w, const ckpt_tensor *t, uint64_t *at)
 {
+    const ckpt_gguf_place_in *in = w->to->files.at[w->file].state;
     uint64_t n_bytes, begin = *at;
+    uint32_t first = 0; // axis
     int rc = gw_check(w, t);
     bool ok;
 
@@ -161,8 +163,10 @@ static int gw_tensor(gw_writer *w, const ckpt_tensor *t, uint64_t *at)
     if (!ckpt_dtype_bytes(t->dtype, t->n_elems, &n_bytes) || !ckpt_add(*at, n_bytes, at) ||
         !gw_pad(w, at))
         return ckpt_fail(w->err, CKPT_ELIMIT, "tensor %.200s: the file's size overflows", t->name);
-    ok = gw_string(w, t->name, strlen(t->name)) && gw_uint(w, t->ndim, 4);
-    for (uint32_t i = t->ndim; ok && i-- > 0;)
+    while (in && in->vectors && first + 1 < t->ndim && t->shape[first] == 1)
+        first++;
+    ok = gw_string(w, t->name, strlen(t->name)) && gw_uint(w, t->ndim - first, 4);
+    for (uint32_t i = t->ndim; ok && i-- > first;)
         ok = gw_uint(w, t->shape[i], 8);
     ok = ok && gw_uint(w, (uint64_t)ckpt_gguf_type(t->dtype), 4) && gw_uint(w, begin, 8);
     return ok ? CKPT_OK : ckpt_fail_memory(w->err);
@@ -208,13 +212,14 @@ static int gw_back(gw_writer *w, ckpt_tensor *t, uint64_t *at)
 static int gw_keys(gw_writer *w)
 {
     const ckpt_gguf_place_in *in = w->to->files.at[w->file].state;
-    uint64_t n = in && in->no > 0 ? 0 : w->to->keys.n;
-    bool ok = gw_uint(w, n + (in ? 3 : 0), 8);
+    const bool split = in && in->count > 0;
+    uint64_t n = split && in->no > 0 ? 0 : w->to->keys.n;
+    bool ok = gw_uint(w, n + (split ? 3 : 0), 8);
     int rc = ok ? CKPT_OK : ckpt_fail_memory(w->err);
 
     for (uint64_t i = 0; rc == CKPT_OK && i < n; i++)
         rc = gw_key(w, &w->to->keys.at[i]);
-    if (rc != CKPT_OK || !in)
+    if (rc != CKPT_OK || !split)
         return rc;
     ok = gw_string(w, CKPT_GGUF_NO, strlen(CKPT_GGUF_NO)) && gw_uint(w, CKPT_KEY_U16, 4) &&
          gw_uint(w, in->no, 2) && gw_string(w, CKPT_GGUF_COUNT, strlen(CKPT_GGUF_COUNT)) &&

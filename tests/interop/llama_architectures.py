@@ -45,6 +45,8 @@ for pre, folder, out in json.loads(jobs):
     conversion.base.TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
     for dtype in 'f32', 'f16', 'bf16':
         sys.argv = ['convert_hf_to_gguf.py', folder, '--outfile', out + dtype, '--outtype', dtype]
+        # the converter of Qwen3-Next expects a layer that predicts one more token, unless it is told that there is none
+        sys.argv += ['--no-mtp'] if 'qwen3_next' in out else []
         runpy.run_path(llama + '/convert_hf_to_gguf.py', run_name='__main__')
 '''
 GPT_OSS = dict(LLAMA, head_dim=64, intermediate_size=256, num_local_experts=4, num_experts_per_tok=2, sliding_window=64)
@@ -68,6 +70,8 @@ DEEPSEEK = dict(MOE, num_key_value_heads=4, n_shared_experts=2, kv_lora_rank=64,
 MROPE = {'rope_type': 'default', 'rope_theta': 20000.0, 'mrope_section': [8, 12, 12]}
 DEEP = {'depth': 1, 'hidden_size': 64, 'intermediate_size': 64, 'num_heads': 2, 'out_hidden_size': 256, 'deepstack_visual_indexes': [0],
         'num_position_embeddings': 16}
+NEXT = dict(LLAMA, num_hidden_layers=5, head_dim=64, moe_intermediate_size=96, shared_expert_intermediate_size=160, num_experts=4,
+            num_experts_per_tok=2, linear_key_head_dim=32, linear_value_head_dim=32, linear_num_key_heads=2, linear_num_value_heads=4)
 LLAMA4 = dict(LLAMA, num_hidden_layers=5, head_dim=64, intermediate_size=256, intermediate_size_mlp=512, num_local_experts=4,
               num_experts_per_tok=1, interleave_moe_layer_step=2)
 GLM = '[gMASK]', '<|user|>', '<|observation|>'
@@ -110,6 +114,13 @@ MODELS = {
     'qwen3_vl_moe': ('Qwen3VLMoeForConditionalGeneration', {'text_config': dict(
         LLAMA, head_dim=64, rope_parameters=MROPE, moe_intermediate_size=96, num_experts=4, num_experts_per_tok=2),
         'vision_config': DEEP}, 'qwen2', ()),
+    'qwen2_moe': ('Qwen2Moe', dict(LLAMA, moe_intermediate_size=96, shared_expert_intermediate_size=160, num_experts=4,
+                                   num_experts_per_tok=2), 'qwen2', ()),
+    'qwen3_next': ('Qwen3Next', NEXT, 'qwen2', ()),
+    # the heads of keys are those of values, and the layers are in another order
+    'qwen3_next_even': ('Qwen3Next', dict(NEXT, num_hidden_layers=3, linear_num_key_heads=4, partial_rotary_factor=0.5, layer_types=[
+        'full_attention', 'linear_attention', 'full_attention']), 'qwen2', ()),
+    'qwen3_next_hub': ('Qwen3Next', NEXT, 'qwen2', ()),
     'glm4': ('Glm4', dict(LLAMA, head_dim=64), 'glm4', GLM),
     'glm4_moe': ('Glm4Moe', dict(MOE, head_dim=64, use_qk_norm=True), 'glm4', GLM),
     'glm4_moe_biased': ('Glm4Moe', dict(MOE, attention_bias=True, norm_topk_prob=False, n_group=2), 'glm4', GLM),
@@ -150,6 +161,8 @@ def make(name, folder):
             shutil.copyfile(os.path.join(source, file), os.path.join(folder, file))
     if name in MORE:
         predict(folder)
+    if name == 'qwen3_next_hub':
+        older_fields(folder)
     # of Phi-4 the converter takes another class for a SentencePiece model; add_prefix_space is as the hub has it
     if pre != 'default':
         path = os.path.join(folder, 'tokenizer_config.json')
@@ -179,6 +192,22 @@ def across(folder):
     tensors = safetensors.torch.load_file(path)
     tensors = {n: t.transpose(1, 2).contiguous() if '.experts.' in n else t for n, t in tensors.items()}
     safetensors.torch.save_file(tensors, path, {'format': 'pt'})
+
+
+def older_fields(folder):
+    """The configuration as the hub has it, from before transformers 5, and a layer that predicts one more token."""
+    path = os.path.join(folder, 'config.json')
+    with open(path, encoding='utf-8') as f:
+        config = json.load(f)
+    del config['layer_types']
+    rope = config.pop('rope_parameters')
+    config.update(full_attention_interval=4, rope_scaling=None, rope_theta=rope['rope_theta'],
+                  partial_rotary_factor=rope['partial_rotary_factor'])
+    with open(path, 'w', encoding='utf-8') as f:
+        json.dump(config, f)
+    path = os.path.join(folder, 'model.safetensors')
+    tensors = safetensors.torch.load_file(path)
+    safetensors.torch.save_file({**tensors, 'mtp.norm.weight': torch.ones(config['hidden_size'])}, path, {'format': 'pt'})
 
 
 def predict(folder):
