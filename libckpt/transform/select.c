@@ -145,8 +145,9 @@ static int sel_run(ckpt_map *map, const ckpt_filter *filter, ckpt_remap *rules, 
         rc = ckpt_remap_apply(map, rules, &(ckpt_remap_how){0}, err);
     if (rc == CKPT_OK && before > 0 && map->tensors.n == 0)
         rc = ckpt_fail(err, CKPT_EMISSING,
-                       "%s: none of the %zu tensors is selected by the given names", map->path,
-                       before);
+                       "%s: the patterns select none of the %zu tensors: a pattern must match the "
+                       "whole name, as '*.weight' does (ckpt ls lists the names)",
+                       map->path, before);
     if (filter->include || filter->exclude) {
         map->selected = true;
         map->dicts = NULL;

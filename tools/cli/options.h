@@ -45,7 +45,7 @@
      "do not compare masters with 16-bit copies"}
 #define OPTION_INCLUDE \
     {"include", 0, CLI_LIST, offsetof(cli_args, include), "GLOB", \
-     "include tensors matching GLOB (repeatable)"}
+     "include tensors matching GLOB, such as '*.mlp.*' (repeatable)"}
 #define OPTION_JOBS \
     {"jobs", 'j', CLI_COUNT, offsetof(cli_args, run.jobs), "N", \
      "number of threads (default: one per processor, at most 8)"}
