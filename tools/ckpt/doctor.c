@@ -455,7 +455,7 @@ static const cli_option doctor_options[] = {
      "point `latest` to the newest whole tag"},
     {"all", 'a', CLI_FLAG, offsetof(doctor_args, all), NULL, "print all problems of each tag"},
     {"memory", 0, CLI_SIZE, offsetof(cli_args, run.memory), "SIZE",
-     "size of all buffers of --deep (default: 256MiB)"},
+     "limit of all buffers of --deep together (default: 256MiB)"},
     {"jobs", 'j', CLI_COUNT, offsetof(cli_args, run.jobs), "N",
      "number of threads of --deep (default: one per processor, at most 8)"},
     OPTION_PRINT_JSON,

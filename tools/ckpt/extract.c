@@ -232,9 +232,9 @@ static void extract_release(cli_args *cli)
 static const cli_option extract_options[] = {
     {"rank", 'r', CLI_COUNT, AT(rank), "R", "rank of the adapter"},
     {"save-rest", 0, CLI_FLAG, AT(save_rest), NULL,
-     "write modules that LoRA does not change whole (modules_to_save)"},
+     "save changed norms, embeddings and biases as whole tensors (modules_to_save)"},
     {"drop-rest", 0, CLI_FLAG, AT(drop_rest), NULL,
-     "leave out what LoRA does not change: norms, embeddings, biases"},
+     "leave changed norms, embeddings and biases out"},
     OPTION_TO,
     {"dtype", 0, CLI_DTYPE, AT(write.target.dtype), "D", "dtype of the adapter (default: fp32)"},
     OPTION_CONFIG,

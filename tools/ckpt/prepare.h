@@ -39,7 +39,7 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
     {"imatrix", 0, CLI_FILE, PREPARE_AT(write.target.imatrix), "FILE", \
      "quantize by llama.cpp's importance matrix (gguf)"}, \
     {"world", 'w', CLI_COUNT, PREPARE_AT(write.target.world), "N", \
-     "number of ranks of zero, fsdp-ranks, dcp, megatron, hf-sharded"}, \
+     "ranks to write for (zero, fsdp-ranks, dcp, megatron, hf-sharded)"}, \
     OPTION_INCLUDE, \
     OPTION_EXCLUDE, \
     {"rename", 0, CLI_FILE, PREPARE_AT(write.rename), "FILE", \
@@ -48,7 +48,7 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
     {"map", 0, CLI_TEXT, PREPARE_AT(write.map), "NAME|FILE", \
      "apply a layout map, such as hf:megatron (see ckpt maps)"}, \
     {"layout", 0, CLI_TEXT, PREPARE_AT(write.hub_layout), CLI_LAYOUTS, \
-     "names of weights (hub, native), or of dcp and megatron-legacy"}, \
+     "names to write: hub or native for weights, others for dcp or megatron-legacy"}, \
     OPTION_BACKWARDS, \
     OPTION_CONFIG, \
     OPTION_SIZE, \
@@ -63,7 +63,7 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
     {"vocab-tensor", 0, CLI_LIST, PREPARE_AT(vocab_tensors), "GLOB", \
      "tensors to resize (default: by config.json)"}, \
     {"tie", 0, CLI_TEXT, PREPARE_AT(tie), "HEAD[=TABLE]", \
-     "leave HEAD out if it equals TABLE"}, \
+     "tie HEAD to TABLE: leave it out if both are equal"}, \
     {"quantize", 0, CLI_TEXT, PREPARE_AT(quantize), "FORM", \
      "quantize (hf): fp8-block, fp8-channel, w4a16, mlx4 ..."}, \
     {"quantize-skip", 0, CLI_LIST, PREPARE_AT(quantize_skip), "GLOB", \
@@ -74,11 +74,11 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
     {"adapter-config", 0, CLI_FILE, PREPARE_AT(adapter_config), "FILE", \
      "read adapter_config.json here (default: beside the run)"}, \
     {"adapter-name", 0, CLI_TEXT, PREPARE_AT(adapter_name), "NAME", \
-     "select one of several adapters"}, \
+     "select one of several adapters of a run"}, \
     {"lora-names", 0, CLI_TEXT, PREPARE_AT(lora_names), "PROGRAM[:MODEL]", \
      "rename a diffusion LoRA for kohya, diffusers or comfyui"}, \
-    {"weights", 0, CLI_TEXT, PREPARE_AT(weights), "WHICH", \
-     "take averaged weights: ema, schedule-free, or a key"}, \
+    {"weights", 0, CLI_TEXT, PREPARE_AT(weights), "KEY", \
+     "take averaged weights: ema, schedule-free, or the copy below KEY"}, \
     OPTION_WITH_OPTIMIZER, \
     {"weights-only", 0, CLI_FLAG, PREPARE_AT(write.cli.open.weights_only), NULL, \
      "read 16-bit weights from DeepSpeed's model files only"}, \

@@ -65,7 +65,7 @@ static int reshard_run(cli_args *cli, ckpt_err *err)
 
 #define AT(field) offsetof(write_args, field)
 static const cli_option reshard_options[] = {
-    {"to", 0, CLI_STATE, AT(target.format), "FORMAT", "(zero)"},
+    {"to", 0, CLI_STATE, AT(target.format), "FORMAT", "(default: zero)"},
     {"layout", 0, CLI_TEXT, AT(target.layout), "torch|torchtitan|accelerate",
      "names and folders of dcp (default: torch)"},
     {"world", 'w', CLI_COUNT, AT(target.world), "N",

@@ -421,9 +421,9 @@ static const cli_option verify_options[] = {
     {"tol", 0, CLI_NUMBER, AT(tolerance), "X",
      "let values differ by X (default: 0, or one rounding in merges)"},
     {"ignore-metadata", 0, CLI_FLAG, AT(ignore_metadata), NULL,
-     "list other metadata, but accept it"},
+     "list differences of metadata, but accept them"},
     {"dtype", 0, CLI_DTYPES, PREPARE_AT(write.target.dtypes), "D[:GLOB,...]",
-     "the --dtype of the conversion (default: found)"},
+     "the --dtype of the conversion (default: found in PATH)"},
     PREPARE_CHANGES,
     OPTION_STAGE,
     OPTION_SUB_GROUP_SIZE,
@@ -433,7 +433,7 @@ static const cli_option verify_options[] = {
     OPTION_ALLOW_OVERFLOW,
     OPTION_NO_SIDE_FILES,
     {"method", 0, CLI_TEXT, AT(merge.method), MERGE_METHODS,
-     "the method of a merge (default: linear)"},
+     "merge method, as in mergekit (default: linear)"},
     MERGE_OPTIONS(AT(merge)),
     OPTION_PRINT_JSON,
     {"quiet", 'q', CLI_FLAG, offsetof(cli_args, quiet), NULL, "print errors only"},
@@ -555,15 +555,19 @@ static const cli_heading verify_headings[] = {
                "no-sandbox"},
     {"Signature", "key cert signature follow-links"},
     {"Proof", "attest manifest tol ignore-metadata allow-overflow"},
-    {"The conversion: source", "weights with-optimizer weights-only no-frozen exclude-frozen "
-                               "include exclude"},
-    {"Its names and layout", "rename keep-names map backwards layout config size no-side-files"},
-    {"Its precision and shape",
+    {"Conversion to prove: source", "weights with-optimizer weights-only no-frozen exclude-frozen "
+                                    "include exclude"},
+    {"Conversion: names and layout",
+     "rename keep-names map backwards layout config size make-vocab-size-divisible-by "
+     "tensor-model-parallel-size pipeline-model-parallel-size expert-model-parallel-size "
+     "no-side-files"},
+    {"Conversion: precision and shape",
      "dtype imatrix quantize quantize-skip vocab-size vocab-tensor tie untie"},
-    {"Its adapters", "adapter adapter-only adapter-config adapter-name lora-names"},
-    {"Its training state", "world stage order drop-optimizer keep-objects drop-objects moments "
-                           "sub-group-size ep-size deepspeed-version join"},
-    {"Its merge", "method base density lambda t no-normalize seed last"},
+    {"Conversion: adapters", "adapter adapter-only adapter-config adapter-name lora-names"},
+    {"Conversion: training state",
+     "world stage order drop-optimizer keep-objects drop-objects moments "
+     "sub-group-size ep-size deepspeed-version join"},
+    {"Conversion: merge", "method base density lambda t no-normalize seed last"},
     {NULL, NULL},
 };
 

@@ -29,12 +29,12 @@
      "leave objects of unknown classes out"}
 #define OPTION_DROP_OPTIMIZER \
     {"drop-optimizer", 0, CLI_FLAG, offsetof(write_args, target.fresh_optimizer), NULL, \
-     "write moments of zero and step 0"}
+     "begin the optimizer again: write moments of zero and step 0"}
 #define OPTION_DRY_RUN \
     {"dry-run", 'n', CLI_FLAG, offsetof(cli_args, dry_run), NULL, "print the plan; write nothing"}
 #define OPTION_EP_SIZE \
     {"ep-size", 0, CLI_COUNT, offsetof(write_args, target.ep_size), "N", \
-     "expert-parallel ranks of AutoEP (default: the source's, or what fits)"}
+     "expert-parallel ranks of AutoEP (default: the source's, or the most that fit)"}
 #define OPTION_EXCLUDE \
     {"exclude", 0, CLI_LIST, offsetof(cli_args, exclude), "GLOB", \
      "exclude tensors matching GLOB (repeatable)"}
@@ -67,10 +67,10 @@
      "largest file of a folder (default: 5GB; 0: one file)"}
 #define OPTION_MEMORY \
     {"memory", 0, CLI_SIZE, offsetof(cli_args, run.memory), "SIZE", \
-     "size of all buffers (default: 256MiB)"}
+     "limit of all buffers together (default: 256MiB)"}
 #define OPTION_MOMENTS \
     {"moments", 0, CLI_DTYPE, offsetof(write_args, moments), "fp32", \
-     "write 8-bit moments as Adam's in fp32"}
+     "write the 8-bit moments of bitsandbytes as Adam's in fp32"}
 #define OPTION_NO_FSYNC \
     {"no-fsync", 0, CLI_FLAG, offsetof(cli_args, run.skip_fsync), NULL, \
      "do not sync files to disk (scratch data only)"}
@@ -79,7 +79,7 @@
      "do not copy config and tokenizer files"}
 #define OPTION_ORDER \
     {"order", 0, CLI_FILE, offsetof(write_args, order), "FILE", \
-     "order of the parameters: names in FILE, or 'stored'"}
+     "order of the parameters: names in FILE, or 'stored' (as in the source)"}
 #define OPTION_PRINT_JSON \
     {"json", 0, CLI_FLAG, offsetof(cli_args, json), NULL, "print JSON"}
 #define OPTION_QUIET \
@@ -103,7 +103,7 @@
      "stage 3 sub-groups of N elements (default: the source's, or 1e9)"}
 #define OPTION_TAG \
     {"tag", 't', CLI_TEXT, offsetof(cli_args, open.tag), "TAG", \
-     "read this tag (default: the one in `latest`, or the newest)"}
+     "read this checkpoint of a run (default: by `latest`, or the newest)"}
 #define OPTION_TO \
     {"to", 0, CLI_FORMAT, offsetof(write_args, target.format), "FORMAT", NULL}
 #define OPTION_TENSOR_PARALLEL \
