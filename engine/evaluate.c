@@ -322,7 +322,8 @@ int zt_engine_predict(zt_engine *e, const char *path, ckpt_err *err)
     if (rc == CKPT_OK && e->comm->rank == 0 && !print && !e->opts->force && stat(path, &st) == 0 &&
         S_ISREG(st.st_mode) && st.st_size > 0)
         rc = ckpt_fail(err, CKPT_EUSAGE,
-                       "%s: exists already; another name keeps it, --force replaces it", path);
+                       "%s: exists already; choose another name, or use --force to replace it",
+                       path);
     if (rc == CKPT_OK && e->comm->rank == 0) {
         out = print ? stdout : fopen(path, "w");
         rc = out ? CKPT_OK : ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be written", path);

@@ -111,7 +111,8 @@ static int gn_target(const zt_options *o, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE, "%s: is not a regular file", path);
     if (!o->force && st.st_size > 0)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s: exists already; another name keeps it, --force replaces it", path);
+                         "%s: exists already; choose another name, or use --force to replace it",
+                         path);
     return CKPT_OK;
 }
 

@@ -135,7 +135,7 @@ static int lay_kept(const lay_work *w)
     return n == 0 ? CKPT_OK
                   : ckpt_map_note(w->to, CKPT_INFO, w->err,
                                   "dtype: no pattern matches %" PRIu64
-                                  " floating tensor%s, written as without (%s)",
+                                  " floating tensor%s: unchanged (%s)",
                                   n, n == 1 ? "" : "s", text);
 }
 
@@ -158,7 +158,7 @@ static int lay_held(lay_work *w)
     return n == 0 ? CKPT_OK
                   : ckpt_map_note(w->to, CKPT_WARNING, w->err,
                                   "%" PRIu64 " tensor%s, such as %.200s, cannot be converted to "
-                                  "the dtype of the pattern: written as they are",
+                                  "the dtype of the pattern: written unchanged",
                                   n, n == 1 ? "" : "s", name);
 }
 
@@ -181,8 +181,8 @@ static int lay_unchanged(ckpt_map *to, const ckpt_map *from, ckpt_dtype wanted, 
     for (unsigned d = 0; rc == CKPT_OK && d < CKPT_N_DTYPES; d++) {
         if (n[d] > 0)
             rc = ckpt_map_note(to, CKPT_WARNING, err,
-                               "%" PRIu64 " tensor%s of %s cannot be converted to %s: written as "
-                               "they are",
+                               "%" PRIu64 " tensor%s of %s cannot be converted to %s: written "
+                               "unchanged",
                                n[d], n[d] == 1 ? "" : "s", ckpt_dtype_name((ckpt_dtype)d),
                                ckpt_dtype_name(wanted));
     }

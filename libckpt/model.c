@@ -125,8 +125,8 @@ static int mdl_unsure(const mdl_work *w)
     if (!text)
         return ckpt_fail_memory(w->err);
     return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                     "%s: it holds %s: say which model is meant (--include '%.80s.*')",
-                     w->map->path, text, w->whole.part.at[0].path);
+                     "%s: it holds %s: choose one model (--include '%.80s.*')", w->map->path, text,
+                     w->whole.part.at[0].path);
 }
 
 /*

@@ -330,11 +330,12 @@ static int open_which(ckpt_map *map, const ckpt_listing *list, ckpt_err *err)
     }
     if (n == 0)
         return CKPT_OK;
-    return ckpt_fail(err, CKPT_EUSAGE,
-                     "%s: holds a model and, in folders, %zu checkpoint%s of a run: name %s/%s to "
-                     "go on from it; or, to begin a run at step 0, write the model to a folder of "
-                     "its own (ckpt convert %s MODEL --to hf) and name that",
-                     list->folder, n, n == 1 ? "" : "s", list->folder, last, list->folder);
+    return ckpt_fail(
+        err, CKPT_EUSAGE,
+        "%s: has a model and, in subfolders, %zu checkpoint%s of a run: give %s/%s to "
+        "continue this run; to begin a run at step 0, first write the model to another "
+        "folder (ckpt convert %s MODEL --to hf), and give that one",
+        list->folder, n, n == 1 ? "" : "s", list->folder, last, list->folder);
 }
 
 /* The driver that reads the folder as a run, although `weights` reads only its weights; or NULL. */
@@ -408,7 +409,8 @@ static int open_folder(ckpt_map *map, const char *folder, const char *part,
     if (rc == CKPT_EMISSING && !part && !opts->tag && (driver->is.caps & CKPT_HAS_TAGS) && err) {
         const ckpt_directory *other = open_driver(&list, CKPT_CAN_READ, driver);
         if (other && !(other->is.caps & CKPT_READS_STATE))
-            (void)strncat(err->text, "; for the model that is in this folder too, name its file",
+            (void)strncat(err->text,
+                          "; to read the model in this folder, give the path of its file",
                           sizeof err->text - strlen(err->text) - 1);
     }
     return rc;
@@ -611,8 +613,7 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
     // a tag was requested: do not return anything else
     if (rc == CKPT_OK && opts->tag && !(map->effects & CKPT_USED_TAG))
         rc = ckpt_fail(err, CKPT_EUSAGE,
-                       "%s: is of format %s, which has no tags, but tag '%s' "
-                       "was asked for",
+                       "%s: a checkpoint of format %s has no tags: leave out the tag '%s'",
                        map->path, map->format, opts->tag);
     if (rc == CKPT_OK && opts->require_crc)
         rc = open_require_crc(map, err);

@@ -69,9 +69,10 @@ static int tgt_check_dtype(const ckpt_target *t, ckpt_dtype dtype, ckpt_err *err
             tgt_list_add(list, ckpt_dtype_name((ckpt_dtype)d));
     }
     if ((unsigned)dtype >= CKPT_N_DTYPES)
-        return ckpt_fail(err, CKPT_EUSAGE, "%d is not a dtype; floats go to %s as one of %s",
-                         (int)dtype, t->format, list);
-    return ckpt_fail(err, CKPT_EUSAGE, "dtype: floats go to %s as one of %s, not as %s", t->format,
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "%d is not a dtype; expected for floats in format %s: %s", (int)dtype,
+                         t->format, list);
+    return ckpt_fail(err, CKPT_EUSAGE, "dtype: format %s stores floats as %s, not as %s", t->format,
                      list, ckpt_dtype_name(dtype));
 }
 
@@ -89,7 +90,7 @@ static int tgt_check_dtypes(const ckpt_target *t, ckpt_err *err)
     if (ckpt_format_caps(t->format) & (CKPT_WRITES_STATE | CKPT_TAKES_GRID))
         return ckpt_fail(
             err, CKPT_EUSAGE,
-            "dtype: a run trains in one dtype, so that patterns have no effect on format %s",
+            "dtype: a run trains in one dtype, so format %s takes no patterns: give one dtype",
             t->format);
     arena = ckpt_arena_new(0);
     rc = arena ? ckpt_dtypes_parse(&rules, arena, t->dtypes, err) : ckpt_fail_memory(err);

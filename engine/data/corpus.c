@@ -225,7 +225,7 @@ static int crp_tokenizer(crp_source *s, ckpt_err *err)
 
     if (!zt_arch_causal(o->model->arch))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                         "%s: causal language models train on text without labels, and %s does not",
+                         "%s: only causal language models train on text without labels, not %s",
                          o->path, o->model->class_name);
     if (!o->vocab)
         return ckpt_fail(
@@ -256,7 +256,8 @@ static int crp_count(crp_source *s, ckpt_err *err)
         return CKPT_OK;
     return s->answers && s->start.n == 1
                ? ckpt_fail(err, CKPT_EFORMAT,
-                           "%s: no record has an answer within --seq %" PRIu64 " tokens",
+                           "%s: no record has an answer within --seq %" PRIu64
+                           " tokens: use a larger --seq",
                            s->o->path, s->base.seq)
                : ckpt_fail(err, CKPT_EFORMAT,
                            "%s: its %" PRIu64 " tokens do not fill a sample of %" PRIu64 " (--seq)",

@@ -327,9 +327,9 @@ static int wt_look(const ckpt_map *to, const char *path, ckpt_err *err)
         if (!full)
             return ckpt_fail_memory(err);
         if (lstat(full, &st) == 0 && S_ISREG(st.st_mode))
-            return ckpt_fail(err, CKPT_EUSAGE,
-                             "%s: exists already; another name keeps it, --force replaces it",
-                             full);
+            return ckpt_fail(
+                err, CKPT_EUSAGE,
+                "%s: exists already; choose another name, or use --force to replace it", full);
     }
     return CKPT_OK;
 }

@@ -148,7 +148,7 @@ static int drn_newest(ckpt_map *map, const drn_run *run, const char **out, ckpt_
 {
     drn_step best = {.number = -1}, late = {.number = -1};
     const char *last = run->kind->last;
-    char why[96] = "no checkpoint here was finished", lacks[64] = "";
+    char why[96] = "no checkpoint here is finished", lacks[64] = "";
     size_t n_done = 0;
 
     for (size_t i = 0; i < run->list.n; i++) {
@@ -165,7 +165,7 @@ static int drn_newest(ckpt_map *map, const drn_run *run, const char **out, ckpt_
             late = s;
     }
     if (last) {
-        (void)snprintf(why, sizeof why, "no checkpoint here was finished (%s is written last)",
+        (void)snprintf(why, sizeof why, "no checkpoint here is finished (%s is written last)",
                        last);
         (void)snprintf(lacks, sizeof lacks, " (no %s)", last);
     }

@@ -57,8 +57,8 @@ static const char dps_waits[] =
     "the optimizer has a parameter that is not in the saved model, and only a layout map can "
     "convert it to parameters of the model (--map, and --size where the map needs it)";
 static const char dps_renamed[] =
-    "the optimizer has other names than the saved model for all of its parameters, and more than "
-    "the words of torch's wrappers differs: save both from the same module";
+    "the names of the optimizer's parameters differ from those of the saved model, not only by "
+    "parts that torch's wrappers add: save both from the same module";
 static const char dps_fused[] = ".wqkv.";
 static const char dps_parts[] =
     "the optimizer has a parameter that is not in the saved model; --map fused-qkv:torchtitan (or "

@@ -73,11 +73,11 @@ static int ucm_say(const ucm *c, size_t param, uint64_t lacks)
     // only a warning, because the weights are complete without this file
     if (!u->job.opts->with_optimizer)
         return ckpt_map_note(u->job.map, CKPT_WARNING, u->job.err,
-                             "%s/%s.pt is not there, though other parameters have it: the run "
+                             "%s/%s.pt is missing, but other parameters have it: the run "
                              "cannot be resumed",
                              u->dir.entry.at[p->entry].path, c->kind[k]);
     return ckpt_ds_problem(&u->job, CKPT_EMISSING,
-                           "%s/%s.pt is not there, though other parameters have it: the conversion "
+                           "%s/%s.pt is missing, but other parameters have it: the conversion "
                            "did not finish, or it was not copied",
                            u->dir.entry.at[p->entry].path, c->kind[k]);
 }

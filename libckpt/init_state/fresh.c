@@ -478,12 +478,12 @@ static int fr_make(fr_maker *m, const char **how)
 /* Report the choices that the user did not make: order, groups and settings. */
 static int fr_say(fr_maker *m, const char *how)
 {
-    return ckpt_map_note(m->map, CKPT_INFO, m->err,
-                         "training state is new: %zu parameters in %zu group%s, in the order %s; "
-                         "AdamW at step 0 with lr 0.001, betas (0.9, 0.999), weight decay 0, which "
-                         "DeepSpeed takes from the checkpoint",
-                         m->state->param.n, m->state->group.n, m->state->group.n == 1 ? "" : "s",
-                         how);
+    return ckpt_map_note(
+        m->map, CKPT_INFO, m->err,
+        "the training state is new: %zu parameters in %zu group%s, in the order %s; "
+        "AdamW at step 0 with lr 0.001, betas (0.9, 0.999), weight decay 0; "
+        "DeepSpeed takes these settings from the checkpoint",
+        m->state->param.n, m->state->group.n, m->state->group.n == 1 ? "" : "s", how);
 }
 
 /* Find an optimizer file beside a folder's weights; NULL if there is none. */

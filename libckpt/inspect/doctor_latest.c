@@ -58,7 +58,8 @@ static int dol_read(ckpt_doc *d, ckpt_doc_run *run)
     if (!path)
         return ckpt_fail_memory(d->err);
     if (!e)
-        return dol_bad_pointer(d, run, CKPT_EMISSING, "is missing: a resume would start afresh");
+        return dol_bad_pointer(d, run, CKPT_EMISSING,
+                               "is missing: a resumed run would begin at step 0");
     if (e->is_dir || e->size > DOL_MAX_POINTER)
         return dol_bad_pointer(d, run, CKPT_EFORMAT, "is not a file that names a tag");
     int rc = ckpt_io_slurp(&text, &n, path, DOL_MAX_POINTER, &local);
@@ -229,7 +230,7 @@ static int dol_newest(ckpt_doc_run *run)
     if (run->is.latest)
         return CKPT_OK;
     run->is.code = CKPT_EMISSING;
-    run->is.reason = "no checkpoint here was finished: a resume would start afresh";
+    run->is.reason = "no checkpoint here is finished: a resumed run would begin at step 0";
     return CKPT_OK;
 }
 

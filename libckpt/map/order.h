@@ -17,11 +17,10 @@
 
 /* The advice in messages about an unknown order. */
 #define CKPT_ORDER_HELP                                                                            \
-    "; write the names to a file (order_text, --order FILE) with: python -c \"from transformers "  \
-    "import AutoModelForCausalLM as M; [print(n) for n, p in "                                     \
-    "M.from_pretrained('FOLDER').named_parameters()]\"; or take the file's own order (a line "     \
-    "'*', "                                                                                        \
-    "--order stored)"
+    "; write the names to a file (--order FILE; order_text in the library) with: python -c "       \
+    "\"from transformers import AutoModelForCausalLM as M; [print(n) for n, p in "                 \
+    "M.from_pretrained('FOLDER').named_parameters()]\"; or take the source's own order "           \
+    "(--order stored, or a line '*')"
 
 /*
  * True if an optimizer may have trained a tensor: it is floating, has elements and bytes of its

@@ -139,11 +139,12 @@ static int rv_lost_client(ckpt_map *to, const ckpt_state *state, ckpt_err *err)
         names = ckpt_arena_printf(to->arena, "%s and %zu more", names, n - MOST);
     if (!names)
         return ckpt_fail_memory(err);
-    return *names ? ckpt_map_note(to, CKPT_WARNING, err,
-                                  "%s%s%s: the ranks have different values, and the output has "
-                                  "only what rank 0 has",
-                                  state->prefix, *state->prefix ? ": " : "", names)
-                  : CKPT_OK;
+    return *names
+               ? ckpt_map_note(to, CKPT_WARNING, err,
+                               "%s%s%s: the ranks have different values; the output has those of "
+                               "rank 0",
+                               state->prefix, *state->prefix ? ": " : "", names)
+               : CKPT_OK;
 }
 
 int ckpt_ranked_lost(ckpt_map *to, const ckpt_map *from, ckpt_err *err)

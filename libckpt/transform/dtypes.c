@@ -102,8 +102,8 @@ int ckpt_dtypes_used(const ckpt_dtype_rules *rules, ckpt_err *err)
                              "dtype %s:%.200s: %.200s is %s: only floating tensors are converted",
                              dtype, r->glob, r->met->name, ckpt_dtype_name(r->met->dtype));
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "dtype %s:%.200s: has no effect: earlier patterns match all that it "
-                         "matches, such as %.200s",
+                         "dtype %s:%.200s: has no effect: earlier patterns match all of its "
+                         "tensors, such as %.200s",
                          dtype, r->glob, r->met->name);
     }
     return CKPT_OK;

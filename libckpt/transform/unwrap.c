@@ -245,7 +245,7 @@ static int unw_say(ckpt_map *map, const unw_names *w, const char *shared, ckpt_e
     if (w->n_inner > 0)
         rc = ckpt_map_note(
             map, CKPT_INFO, err,
-            "%s: removed the words of torch's wrappers (_orig_mod. and the like) from %" PRIu64
+            "%s: removed the parts that torch's wrappers add (such as _orig_mod.) from %" PRIu64
             " of %zu tensor names",
             map->path, w->n_inner, w->n);
     if (rc == CKPT_OK && *shared)

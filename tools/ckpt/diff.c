@@ -285,7 +285,7 @@ static int diff_floats(ckpt_map *ma, ckpt_map *mb, bool quiet, ckpt_err *err)
     int rc = a == b ? CKPT_OK : ckpt_map_dequantize(a ? ma : mb, true, err);
 
     if (rc == CKPT_OK && a != b && !quiet)
-        say_note("%s: is quantized, and was dequantized for this comparison",
+        say_note("%s: is quantized; its dequantized weights are compared",
                  ckpt_map_path(a ? ma : mb));
     return rc;
 }
@@ -408,9 +408,9 @@ static int diff_layout(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
     if (why.text[0])
         say_note("%s; comparing this side under its own names instead", why.text);
     if (a->layout.a[0])
-        say_note("%s: was mapped by %s for this comparison", ckpt_map_path(ma), a->layout.a);
+        say_note("%s: compared after the layout map %s", ckpt_map_path(ma), a->layout.a);
     if (a->layout.b[0])
-        say_note("%s: was mapped by %s for this comparison", ckpt_map_path(mb), a->layout.b);
+        say_note("%s: compared after the layout map %s", ckpt_map_path(mb), a->layout.b);
     if (a->layout.a[0])
         diff_say_dropped(ma);
     if (a->layout.b[0])
@@ -431,7 +431,7 @@ static int diff_hub_names(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *er
     a->moot = a->moot && !did[0] && !did[1];
     for (unsigned i = 0; rc == CKPT_OK && i < 2 && !a->cli.quiet && !a->cli.json; i++) {
         if (did[i])
-            say_note("%s: names were mapped to the hub's names of this model for this comparison",
+            say_note("%s: compared under the hub's names of this model",
                      ckpt_map_path(i ? mb : ma));
     }
     return rc;
@@ -460,8 +460,7 @@ static int diff_names(ckpt_map *ma, ckpt_map *mb, diff_args *a, ckpt_err *err)
         rc = hub_rename(other, &source, HUB_TO_MEMORY, &did, err);
     }
     if (rc == CKPT_OK && did && !a->cli.quiet && !a->cli.json)
-        say_note("%s: names were mapped to %s of this model for this comparison",
-                 ckpt_map_path(other), to);
+        say_note("%s: compared under %s of this model", ckpt_map_path(other), to);
     return rc;
 }
 

@@ -114,16 +114,18 @@ void job_warn_values(const convert_job *j)
     const ckpt_run_report *r = &j->report;
 
     if (r->n_source_nan || r->n_source_inf)
-        say_warning("the source has %" PRIu64 " NaN and %" PRIu64 " infinite elements%s",
-                    r->n_source_nan, r->n_source_inf,
-                    j->merged ? ", counted after the merge: ckpt verify shows whether the model, "
-                                "or one merged into it, has them"
-                              : "");
+        say_warning(
+            "the source has NaN or infinite elements: %" PRIu64 " NaN, %" PRIu64 " infinite%s",
+            r->n_source_nan, r->n_source_inf,
+            j->merged
+                ? ", counted after the merge; ckpt verify finds the model or adapter that has "
+                  "them"
+                : "");
     if (r->n_over)
         say_warning("%" PRIu64 " values were beyond the range of their new dtype", r->n_over);
     if (r->n_records_no_crc && map_has_records(j->from))
-        say_warning("%" PRIu64 " records have no CRC-32: damage in them cannot be detected",
-                    r->n_records_no_crc);
+        say_warning("%" PRIu64 " record%s no CRC-32: ckpt cannot detect damage there",
+                    r->n_records_no_crc, r->n_records_no_crc == 1 ? " has" : "s have");
 }
 
 void job_take_counts(convert_job *j, const ckpt_view_counts *n)

@@ -159,7 +159,7 @@ static int verb_differ(report_all *r, cli_args *a, ckpt_err *err)
         first = r->again;
     }
     if (rc == CKPT_OK && qa != qb && !a->quiet)
-        say_note("%s: is quantized, and was dequantized for this comparison",
+        say_note("%s: is quantized; its dequantized weights are compared",
                  ckpt_map_path(qa ? r->map : r->other));
     return rc == CKPT_OK ? differ_make(&r->differ, first, r->other, &a->run, err) : rc;
 }

@@ -308,7 +308,7 @@ static bool told_is(double x)
     return x < 0 || x > 0;
 }
 
-/* An option that is given, and whether what it needs is met. */
+/* An option, and a condition on it, which "needs" describes. */
 typedef struct told_need {
     bool given, met;
     const char *name, *needs;
@@ -318,7 +318,7 @@ static int told_check(const told_need *row, size_t n, ckpt_err *err)
 {
     for (size_t i = 0; i < n; i++) {
         if (row[i].given && !row[i].met)
-            return ckpt_fail(err, CKPT_EUSAGE, "--%s needs %s", row[i].name, row[i].needs);
+            return ckpt_fail(err, CKPT_EUSAGE, "--%s %s", row[i].name, row[i].needs);
     }
     return CKPT_OK;
 }
@@ -326,21 +326,21 @@ static int told_check(const told_need *row, size_t n, ckpt_err *err)
 /* Refuse options that generation cannot follow, and its own ones without it. */
 static int told_generates(const told *t, ckpt_err *err)
 {
-    static const char no_text[] = "a run without --generate";
+    static const char no_text[] = "cannot be combined with --generate";
     const zt_options *o = &t->run;
     const told_need row[] = {
         {o->generate, !o->evaluate && !o->predictions, "generate",
-         "a run without --evaluate and --predict"},
-        {o->generate, o->generate && *o->generate, "generate", "a name of a file"},
+         "cannot be combined with --evaluate or --predict"},
+        {o->generate, o->generate && *o->generate, "generate", "needs the name of a file"},
         {o->generate, o->max_new_tokens > 0 && o->max_new_tokens < INT32_MAX, "generate",
-         "--max-new-tokens from 1 to 2147483646"},
-        {o->max_new_tokens != TOLD_TOKENS, o->generate, "max-new-tokens", "--generate"},
-        {told_is(o->temperature), o->generate, "temperature", "--generate"},
-        {o->top_k > 0, o->temperature > 0, "top-k", "--temperature above 0"},
-        {told_is(1 - o->top_p), o->temperature > 0, "top-p", "--temperature above 0"},
+         "needs --max-new-tokens from 1 to 2147483646"},
+        {o->max_new_tokens != TOLD_TOKENS, o->generate, "max-new-tokens", "needs --generate"},
+        {told_is(o->temperature), o->generate, "temperature", "needs --generate"},
+        {o->top_k > 0, o->temperature > 0, "top-k", "needs --temperature above 0"},
+        {told_is(1 - o->top_p), o->temperature > 0, "top-p", "needs --temperature above 0"},
         {o->generate, o->temperature >= 0 && o->temperature <= 1e6, "temperature",
-         "a number from 0 to 1e6"},
-        {o->generate, o->top_p > 0 && o->top_p <= 1, "top-p", "a number above 0, at most 1"},
+         "needs a number from 0 to 1e6"},
+        {o->generate, o->top_p > 0 && o->top_p <= 1, "top-p", "needs a number above 0, at most 1"},
         {t->metrics, !o->generate, "metrics", no_text},
         {o->seq > 0, !o->generate, t->trainer.max_seq_length ? "max_seq_length" : "seq", no_text},
         {o->eval_data, !o->generate, t->trainer.validation_file ? "validation_file" : "eval-data",
@@ -365,34 +365,35 @@ static int told_needs(const told *t, ckpt_err *err)
     const bool trains = !o->evaluate && !o->predictions && !o->generate;
     const told_need row[] = {
         {o->save_every > 0, o->save, t->trainer.save_strategy ? "save_strategy" : "save-every",
-         "--save"},
-        {o->keep > 0, o->save, "keep", "--save"},
-        {o->async_save, o->save, "async-save", "--save"},
-        {o->save_best, o->save && !o->tag, "save-best", "--save, and no --tag"},
-        {o->save_best, o->eval_data && trains, "save-best", "--eval-data, and a run that trains"},
-        {o->best_greater, o->save_best, "greater_is_better", "--metric_for_best_model"},
-        {o->tag, o->save, "tag", "--save"},
-        {o->load_tag, o->load, "load-tag", "--load"},
-        {o->module_only, o->load, "module-only", "--load"},
-        {o->save_epochs, o->save, "save_strategy epoch", "--output_dir (--save)"},
+         "needs --save"},
+        {o->keep > 0, o->save, "keep", "needs --save"},
+        {o->async_save, o->save, "async-save", "needs --save"},
+        {o->save_best, o->save && !o->tag, "save-best", "needs --save, and no --tag"},
+        {o->save_best, o->eval_data && trains, "save-best",
+         "needs --eval-data, and a run that trains"},
+        {o->best_greater, o->save_best, "greater_is_better", "needs --metric_for_best_model"},
+        {o->tag, o->save, "tag", "needs --save"},
+        {o->load_tag, o->load, "load-tag", "needs --load"},
+        {o->module_only, o->load, "module-only", "needs --load"},
+        {o->save_epochs, o->save, "save_strategy epoch", "needs --output_dir (--save)"},
         {o->eval_every > 0, o->eval_data, t->trainer.eval_strategy ? "eval_strategy" : "eval-every",
-         "--eval-data"},
-        {o->eval_epochs, o->eval_data, "eval_strategy epoch", "--eval-data"},
-        {o->lora_targets, o->lora_rank > 0, "lora-targets", "--lora-rank"},
-        {o->lora_dropout > 0, o->lora_rank > 0, "lora-dropout", "--lora-rank"},
-        {o->predictions, !o->evaluate, "predict", "a run without --evaluate"},
+         "needs --eval-data"},
+        {o->eval_epochs, o->eval_data, "eval_strategy epoch", "needs --eval-data"},
+        {o->lora_targets, o->lora_rank > 0, "lora-targets", "needs --lora-rank"},
+        {o->lora_dropout > 0, o->lora_rank > 0, "lora-dropout", "needs --lora-rank"},
+        {o->predictions, !o->evaluate, "predict", "cannot be combined with --evaluate"},
         {t->json, o->generate || (o->evaluate && !(t->metrics && strcmp(t->metrics, "-") == 0)),
-         "json", "--evaluate, and another place for --metrics, or --generate"},
-        {t->plot, trains, "plot", "a run that trains"},
+         "json", "needs --evaluate, and another place for --metrics, or --generate"},
+        {t->plot, trains, "plot", "needs a run that trains"},
         {t->tensorboard, !o->predictions && !o->generate, "tensorboard",
-         "a run without --predict and --generate"},
+         "cannot be combined with --predict or --generate"},
         {t->logging_steps > 0, trains && (!t->quiet || t->plot), "logging_steps",
-         "a run that trains and is not --quiet"},
+         "needs a run that trains without --quiet"},
         {o->args.lr_scheduler_kwargs, o->args.lr_scheduler_type, "lr_scheduler_kwargs",
-         "--lr_scheduler_type"},
-        {o->max_samples > 0, trains, "max_train_samples", "a run that trains"},
+         "needs --lr_scheduler_type"},
+        {o->max_samples > 0, trains, "max_train_samples", "needs a run that trains"},
         {o->max_eval_samples > 0, o->eval_data || o->evaluate, "max_eval_samples",
-         "--eval-data or --evaluate"},
+         "needs --eval-data or --evaluate"},
     };
     const int rc = told_check(row, sizeof row / sizeof *row, err);
 

@@ -193,12 +193,11 @@ static int dsf_enter_run(const ckpt_ds_job *job, ckpt_listing *list, bool *found
         return CKPT_OK;
     int rc = passed && highest_passed > highest
                  ? ckpt_map_note(job->map, CKPT_WARNING, job->err,
-                                 "%s: %s is used, the highest checkpoint that has a `latest`: %s "
-                                 "has none and was ignored",
-                                 list->folder, best->name, passed->name)
+                                 "%s: ckpt ignores %s, which has no file `latest`, and reads %s",
+                                 list->folder, passed->name, best->name)
                  : ckpt_map_note(job->map, CKPT_INFO, job->err,
-                                 "%s: %s is used, the highest of its checkpoints", list->folder,
-                                 best->name);
+                                 "%s: ckpt reads %s, the checkpoint with the highest number",
+                                 list->folder, best->name);
     return rc == CKPT_OK ? dsf_enter(job, list, best->name) : rc;
 }
 

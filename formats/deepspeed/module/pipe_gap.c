@@ -133,13 +133,14 @@ int ckpt_ds_pipe_gap(ckpt_ds_pipe *pipe, const ckpt_ds_job *job, const ckpt_ds_f
         return ckpt_map_note(job->map, CKPT_INFO, job->err,
                              "%s: layer %" PRIu64
                              " of the pipeline has no layer_*-model_states.pt, "
-                             "though layer %" PRIu64 " has one: no stage lists a tensor of this "
-                             "layer, so no tensor is missing; unless the layer is a function, "
-                             "DeepSpeed needs its file to load",
+                             "but layer %" PRIu64 " has one: no tensor is missing, because no "
+                             "stage lists one of this layer; but DeepSpeed needs the file, unless "
+                             "the layer is a function",
                              job->map->path, gap, last);
     return ckpt_map_note(job->map, CKPT_WARNING, job->err,
                          "%s: layer %" PRIu64 " of the pipeline has no layer_*-model_states.pt, "
-                         "though layer %" PRIu64 " has one, and %s: unless the layer is a "
-                         "function, its file is missing and its tensors are left out; copy it",
+                         "but layer %" PRIu64
+                         " has one, and %s: copy the file, unless the layer is "
+                         "a function; without it, the tensors of the layer are left out",
                          job->map->path, gap, last, why);
 }

@@ -303,9 +303,9 @@ static int dwl_flat_group(const ckpt_train_job *job, const ckpt_dsw_how *how,
 
     if (how->world % lanes)
         return ckpt_fail(job->err, job->target->world ? CKPT_EUSAGE : CKPT_EUNSUPPORTED,
-                         "experts are cut over %" PRIu32 " ranks, and %" PRIu32
-                         " is not a multiple of that: choose a multiple as the world size",
-                         lanes, how->world);
+                         "a world size of %" PRIu32 " is not a multiple of the %" PRIu32
+                         " ranks that share the experts: choose a multiple",
+                         how->world, lanes);
     if (how->round_robin && !order)
         return ckpt_fail_memory(job->err);
     if (order && how->ep)

@@ -387,7 +387,8 @@ static int mg_blend(merging *g, size_t i, ckpt_blend_term *term)
         rc = ckpt_recipe_number(r, &of, "t", &b.t, &said, g->err);
     if (rc == CKPT_OK && r->method == CKPT_BLEND_SLERP &&
         ((!said && b.t == 0) || !(b.t >= 0 && b.t <= 1)))
-        rc = ckpt_fail(g->err, CKPT_EUSAGE, "slerp needs t, from 0 (the base) to 1 (the other)");
+        rc = ckpt_fail(g->err, CKPT_EUSAGE,
+                       "slerp needs t, from 0 (the first model or base) to 1 (the other)");
     if (rc == CKPT_OK)
         rc = mg_terms(g, i, of.at, term, &b);
     if (rc == CKPT_OK && b.n == 0)

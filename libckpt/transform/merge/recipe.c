@@ -260,10 +260,11 @@ static int rc_tokenizer(const rc_reader *c, const ckpt_value *config)
     if (!v || v->kind == CKPT_V_NONE || (ckpt_value_is(v, "base") && c->r->base) ||
         ckpt_value_is(v, own))
         return CKPT_OK;
-    return rc_bad(c, CKPT_EUNSUPPORTED,
-                  "tokenizer_source: vocabularies are not merged here; the tokenizer goes along "
-                  "from ",
-                  own);
+    return rc_bad(
+        c, CKPT_EUNSUPPORTED,
+        "tokenizer_source: ckpt does not merge vocabularies; remove the key, and the output "
+        "gets the tokenizer of ",
+        own);
 }
 
 static int rc_config(const rc_reader *c, const ckpt_value *config)

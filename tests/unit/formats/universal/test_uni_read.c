@@ -290,7 +290,7 @@ static void missing_moment_is_no_loss_of_weights(void **state)
     ckpt_map *map = NULL;
 
     remove_file(r, "out/zero/b/exp_avg.pt");
-    refused(r, CKPT_EMISSING, "zero/b/exp_avg.pt is not there");
+    refused(r, CKPT_EMISSING, "zero/b/exp_avg.pt is missing");
     assert_int_equal(uni_open(r, &map, false), CKPT_OK);
     assert_non_null(ckpt_map_find(map, "b"));
     ckpt_map_free(map);
