@@ -15,7 +15,6 @@
 #include "formats/hf/config.h"
 
 #define HC_DEPTH 64u /* nested containers */
-#define HC_TAIL  24u /* letters at the end of a key that are compared */
 
 /* An open container. */
 typedef struct hc_frame {
@@ -66,33 +65,32 @@ static char hc_letter(const char *p, uint64_t n, uint64_t *used)
     return code > 0 && code < 128 ? (char)code : '?';
 }
 
-/* Count the characters of a key, with escapes decoded, and copy its last ones to tail. */
-static uint64_t hc_letters(const hc_frame *f, char tail[HC_TAIL + 1])
+/* Count the characters of a key, with escapes decoded. */
+static uint64_t hc_letters(const hc_frame *f)
 {
     uint64_t n = 0, used;
 
-    memset(tail, 0, HC_TAIL + 1);
-    for (uint64_t i = 0; f->key && i < f->n_key; i += used, n++) {
-        memmove(tail, tail + 1, HC_TAIL - 1);
-        tail[HC_TAIL - 1] = hc_letter(f->key + i, f->n_key - i, &used);
-    }
+    for (uint64_t i = 0; f->key && i < f->n_key; i += used, n++)
+        (void)hc_letter(f->key + i, f->n_key - i, &used);
     return n;
 }
 
 static bool hc_key_ends(const hc_frame *f, const char *end)
 {
-    char tail[HC_TAIL + 1];
-    size_t n = strlen(end);
+    const uint64_t n = hc_letters(f), m = strlen(end);
+    uint64_t k = 0, used;
 
-    return hc_letters(f, tail) >= n && memcmp(tail + HC_TAIL - n, end, n) == 0;
+    for (uint64_t i = 0; n >= m && f->key && i < f->n_key; i += used, k++) {
+        const char letter = hc_letter(f->key + i, f->n_key - i, &used);
+        if (k >= n - m && letter != end[k - (n - m)])
+            return false;
+    }
+    return n >= m;
 }
 
 static bool hc_key_is(const hc_frame *f, const char *name)
 {
-    char tail[HC_TAIL + 1];
-    size_t n = strlen(name);
-
-    return hc_letters(f, tail) == n && memcmp(tail + HC_TAIL - n, name, n) == 0;
+    return hc_letters(f) == strlen(name) && hc_key_ends(f, name);
 }
 
 /* True if the next value of the object is a model's dtype. */

@@ -130,6 +130,12 @@ static void test_set(void **state)
     check_set("tied", NULL, "{}", "{\n  \"tied\": 96\n}");
     check_set("tied", NULL, "{ \"t_config\": {\"tied\": null}}",
               "{\n  \"tied\": 96, \"t_config\": {\"tied\": 96}}");
+    // keys that are longer than other keys of transformers, and have the same end
+    check_set("encoder_decoder_position_embedding_count", NULL,
+              "{\"decoder_decoder_position_embedding_count\": 1, "
+              "\"\\u0065ncoder_decoder_position_embedding_count\": 2}",
+              "{\"decoder_decoder_position_embedding_count\": 1, "
+              "\"\\u0065ncoder_decoder_position_embedding_count\": 96}");
 }
 
 /* A member is left out, in the configurations of parts, too; wanted NULL: the text is refused. */
