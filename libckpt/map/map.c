@@ -18,7 +18,7 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/map/extent.h"
 
-/* Slots of a new table (a power of two), and the bytes of a name that a message shows. */
+/* The bytes of a name that a message shows. */
 enum { MAP_SHOWN = 200 };
 
 /* Length for %.*s: names from files can be 64 KiB long. */
