@@ -36,6 +36,12 @@ typedef struct ckpt_directory {
     int (*scatter)(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
 
     /*
+     * Check that a target of another format has all of the model that a configuration of this
+     * format describes; folder: it is a folder. NULL: the format has none.
+     */
+    int (*whole)(ckpt_map *to, const ckpt_map *from, bool folder, ckpt_err *err);
+
+    /*
      * Whether a file of this name is part of such a folder: 0 no; 1 yes, and the folder is opened
      * when the caller asks for the whole checkpoint; 2 yes, and the file is useless alone (an
      * index). NULL: no.

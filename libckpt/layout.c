@@ -283,12 +283,16 @@ static int lay_single_file(ckpt_map *to, const ckpt_target *target, const ckpt_f
     return rc;
 }
 
+/* True for the model folders of Hugging Face. */
+static bool lay_is_hub(const ckpt_format_info *info)
+{
+    return info->layout && strcmp(info->layout, "hf") == 0 && info->caps & CKPT_IS_FOLDER;
+}
+
 /* Warn about names that programs would not find in a model folder. */
 static int lay_names(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
-    unsigned hub = CKPT_TAKES_SIDE_FILES | CKPT_IS_FOLDER;
-
-    if (target->skip_side_files || (ckpt_format_caps(target->format) & hub) != hub ||
+    if (target->skip_side_files || !lay_is_hub(ckpt_format_find(target->format)) ||
         from->adapter_config)
         return CKPT_OK;
     return ckpt_unwrap_check(to, from, from->model_type, err);
@@ -334,6 +338,27 @@ static int lay_files(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
     for (uint32_t i = 0; rc == CKPT_OK && i < to->files.n; i++) {
         if (to->files.at[i].format && !to->files.at[i].placed)
             rc = to->files.at[i].format->place(to, i, err);
+    }
+    return rc;
+}
+
+/*
+ * Check that the model is whole, unless the caller has selected its tensors; training state has
+ * checks of its own.
+ */
+static int lay_whole(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    const ckpt_format_info *info = ckpt_format_find(target->format);
+    const bool folder = info->caps & CKPT_IS_FOLDER;
+    int rc = CKPT_OK;
+
+    // the drivers of GGUF and of model folders compare the model with its keys, or its config.json
+    if (lay_makes_tensors(target->format) || from->selected || from->adapter_config ||
+        (info->layout && !folder) || (lay_is_hub(info) && !target->skip_side_files))
+        return CKPT_OK;
+    for (size_t i = 0; rc == CKPT_OK && ckpt_directories[i]; i++) {
+        if (ckpt_directories[i]->whole)
+            rc = ckpt_directories[i]->whole(to, from, folder, err);
     }
     return rc;
 }
@@ -459,6 +484,8 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
         rc = lay_keys(to, from, err);
     if (rc == CKPT_OK)
         rc = lay_files(to, from, target, err);
+    if (rc == CKPT_OK)
+        rc = lay_whole(to, from, target, err);
     if (rc == CKPT_OK && lay_makes_tensors(target->format))
         rc = ckpt_ranked_lost(to, from, err);
     if (rc == CKPT_OK && !to->claim.made)

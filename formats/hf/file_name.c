@@ -96,3 +96,23 @@ ckpt_hf_name ckpt_hf_parse_name(const char *name)
     }
     return (ckpt_hf_name){.role = CKPT_HF_OTHER};
 }
+
+const char *ckpt_hf_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+bool ckpt_hf_is_adapter(const ckpt_map *from)
+{
+    if (from->adapter_config)
+        return true;
+    for (size_t i = 0; i < from->files.n; i++) {
+        ckpt_hf_name n = ckpt_hf_parse_name(ckpt_hf_base(from->files.at[i].path));
+
+        if (n.role == CKPT_HF_OTHER || n.family < CKPT_HF_ADAPTER || n.family > CKPT_HF_ADAPTER + 1)
+            return false;
+    }
+    return from->files.n > 0;
+}

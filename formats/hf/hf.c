@@ -722,6 +722,7 @@ const ckpt_directory ckpt_directory_hf = {
     .probe = hf_probe,
     .gather = hf_gather,
     .scatter = ckpt_hf_scatter,
+    .whole = ckpt_hf_output,
     .part = hf_part,
 };
 

@@ -39,6 +39,12 @@ typedef struct ckpt_hf_name {
 /* Parse a file name; role OTHER if it is not a weight file's. */
 ckpt_hf_name ckpt_hf_parse_name(const char *name);
 
+/* The last component of a path, as a pointer into it. */
+const char *ckpt_hf_base(const char *path);
+
+/* True for an adapter that ckpt extracted, or if all source files have names of adapters. */
+bool ckpt_hf_is_adapter(const ckpt_map *from);
+
 /* ckpt_directory.scatter of "hf" and "hf-bin". */
 int ckpt_hf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
 int ckpt_hf_scatter_bin(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,

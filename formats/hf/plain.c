@@ -23,7 +23,6 @@ typedef struct hfp_type {
     bool tied;         /* embeddings are tied unless config.json says otherwise */
     bool dense;        /* layers have an MLP and no experts */
     bool biased;       /* attention_bias of config.json decides about biases of q_proj */
-    bool alike;        /* layers have experts, and all layers have the same names */
 } hfp_type;
 
 static const hfp_type hfp_types[] = {
@@ -37,8 +36,23 @@ static const hfp_type hfp_types[] = {
     {.name = "gemma", .own_head_dim = true, .tied = true, .dense = true, .biased = true},
     {.name = "gemma2", .own_head_dim = true, .tied = true, .dense = true, .biased = true},
     {.name = "gemma3_text", .own_head_dim = true, .tied = true, .dense = true, .biased = true},
-    {.name = "gpt_oss", .own_head_dim = true, .alike = true},
+    {.name = "gpt_oss", .own_head_dim = true},
 };
+
+/*
+ * Types whose layers all have the same names, in any configuration of transformers 5.23
+ * (tests/interop/uniform_layers.py).
+ */
+static const char *const hfp_uniform[] = {
+    "apertus", "arcee",      "bart",         "bert",    "biogpt",     "bloom",       "camembert",
+    "codegen", "cohere",     "cohere2",      "ctrl",    "distilbert", "electra",     "ernie4_5",
+    "esmc",    "exaone4",    "falcon_mamba", "gemma",   "gemma2",     "gemma3_text", "glm",
+    "glm4",    "gpt2",       "gpt_bigcode",  "gpt_neo", "gpt_neox",   "gpt_oss",     "gptj",
+    "granite", "helium",     "jais2",        "llama",   "mamba",      "mamba2",      "marian",
+    "mbart",   "ministral",  "ministral3",   "mistral", "mpnet",      "olmo",        "olmo2",
+    "olmo3",   "openai-gpt", "opt",          "pegasus", "phi",        "phi3",        "qwen2",
+    "qwen3",   "roberta",    "seed_oss",     "smollm3", "stablelm",   "starcoder2",  "xlm-roberta",
+    NULL};
 
 /* The checked model. */
 typedef struct hfp_model {
@@ -137,11 +151,21 @@ bool ckpt_hf_is_plain(const ckpt_value *config)
     return hfp_find(config) != NULL;
 }
 
+/* True for params.json of Meta's Llama, whose layers are all alike but in a mixture of experts. */
+static bool hfp_is_meta(const ckpt_value *config)
+{
+    return ckpt_value_get(config, "dim") && ckpt_value_get(config, "n_layers") &&
+           !ckpt_value_get(config, "moe") && !ckpt_value_get(config, "moe_args");
+}
+
 bool ckpt_hf_uniform(const ckpt_value *config)
 {
-    const hfp_type *type = hfp_find(config);
+    const ckpt_value *type = ckpt_value_get(config, "model_type");
+    bool is = !type && hfp_is_meta(config);
 
-    return type && (type->dense || type->alike) && !ckpt_hf_quantization(config);
+    for (size_t i = 0; type && !is && hfp_uniform[i]; i++)
+        is = ckpt_value_is(type, hfp_uniform[i]);
+    return is && !ckpt_hf_quantization(config);
 }
 
 /* True if the configuration is of one class, whose name has this end. */

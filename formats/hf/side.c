@@ -80,13 +80,6 @@ static bool side_equals(const char *name, const char *text)
     return strcmp(name, text) == 0;
 }
 
-const char *ckpt_hf_base(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 /* True for names that only models use; such files are copied from any folder. */
 static bool side_is_known(const char *name)
 {
@@ -656,7 +649,7 @@ static int side_whole(const side_work *w)
 
     if (w->adapter || from->adapter_config || from->selected)
         return CKPT_OK;
-    return ckpt_hf_written(w->to, w->config, from->path ? from->path : "the source", w->err);
+    return ckpt_hf_written(w->to, from, w->config, w->err);
 }
 
 int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bool adapter,

@@ -32,7 +32,4 @@ bool ckpt_hf_is_diffusers(const ckpt_map *from);
 /* True if an output has a config.json. */
 bool ckpt_hf_has_config(const ckpt_map *to);
 
-/* The last component of a path, as a pointer into it. */
-const char *ckpt_hf_base(const char *path);
-
 #endif

@@ -12,11 +12,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "formats/hf/stacks.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/number.h"
 #include "libckpt/map/gaps.h"
-
-enum { HFW_LAYERS = 1 << 16 }; /* above any real model */
 
 /*
  * Keys of configurations that are not checked: models with shared or missing layers, parts of
@@ -48,47 +47,6 @@ static uint64_t hfc_said(const ckpt_value *config, const char *const *keys)
             return (uint64_t)n;
     }
     return 0;
-}
-
-/* The numbered layers "<prefix>.<number>." of one prefix; the prefix with most numbers counts. */
-typedef struct hfc_stack {
-    const char *prefix;
-    size_t n_prefix;
-    uint64_t n;
-    uint8_t *is; /* bit set of the numbers seen */
-} hfc_stack;
-
-CKPT_VEC(hfc_stacks, hfc_stack);
-
-/* Find or make the stack of a prefix; NULL: out of memory. */
-static hfc_stack *hfc_stack_of(hfc_stacks *all, const char *prefix, size_t n)
-{
-    for (size_t i = 0; i < all->n; i++) {
-        if (all->at[i].n_prefix == n && memcmp(all->at[i].prefix, prefix, n) == 0)
-            return &all->at[i];
-    }
-    hfc_stack *s = ckpt_vec_push(all);
-    if (s)
-        *s = (hfc_stack){.prefix = prefix, .n_prefix = n, .is = ckpt_alloc(HFW_LAYERS / 8)};
-    return s && s->is ? s : NULL;
-}
-
-/* Record the first number in a name as a layer's. */
-static bool hfc_note(hfc_stacks *all, const char *name)
-{
-    for (const char *s = strchr(name, '.'); s; s = strchr(s + 1, '.')) {
-        uint64_t k = 0;
-        const char *end = ckpt_scan_u64(s + 1, &k);
-        if (!end || *end != '.' || k >= HFW_LAYERS)
-            continue;
-        hfc_stack *stack = hfc_stack_of(all, name, (size_t)(s - name));
-        if (!stack)
-            return false;
-        stack->n += !(stack->is[k / 8] >> k % 8 & 1);
-        stack->is[k / 8] |= (uint8_t)(1 << k % 8);
-        return true;
-    }
-    return true;
 }
 
 /* A part of a model that has layers of its own, and the keys that count them. */
@@ -139,7 +97,7 @@ static uint64_t hfc_part_said(const ckpt_value *config, const hfc_part *part)
 }
 
 /* True if a prefix of layers has a word of the part. */
-static bool hfc_is_of(const hfc_stack *stack, const hfc_part *part)
+static bool hfc_is_of(const ckpt_hf_stack *stack, const hfc_part *part)
 {
     for (size_t i = 0; i < 2 && part->words[i]; i++) {
         size_t n = strlen(part->words[i]);
@@ -167,7 +125,7 @@ static int hfc_kinds(const ckpt_value *config, uint32_t **kinds, size_t *n, ckpt
     *kinds = NULL;
     *n = 0;
     if (!types || types->kind != CKPT_V_LIST || types->as.seq.n == 0 ||
-        types->as.seq.n > HFW_LAYERS / 64)
+        types->as.seq.n > CKPT_HF_LAYERS / 64)
         return CKPT_OK;
     *kinds = ckpt_alloc(types->as.seq.n * sizeof **kinds);
     if (!*kinds)
@@ -204,19 +162,8 @@ static int hfc_gap(ckpt_map *map, const ckpt_stack *stack, const char *name, ckp
                             ckpt_hf_as_is(map));
 }
 
-/* True if layers of the stack must have the same names: the model's own, of such a type. */
-static bool hfc_is_uniform(const hfc_stack *stack, const ckpt_value *config)
-{
-    static const char model[] = "model.layers", bare[] = "layers";
-    const size_t n = stack->n_prefix;
-
-    return ((n == sizeof model - 1 && memcmp(stack->prefix, model, n) == 0) ||
-            (n == sizeof bare - 1 && memcmp(stack->prefix, bare, n) == 0)) &&
-           ckpt_hf_uniform(config);
-}
-
 /* Look for a gap in each stack that has all of its layers. */
-static int hfc_gaps(ckpt_map *map, const hfc_stacks *all, const ckpt_value *config,
+static int hfc_gaps(ckpt_map *map, const ckpt_hf_stack_vec *all, const ckpt_value *config,
                     const char *name, ckpt_err *err)
 {
     static const char *const experts[] = {"num_local_experts", "num_experts", "n_routed_experts",
@@ -224,6 +171,7 @@ static int hfc_gaps(ckpt_map *map, const hfc_stacks *all, const ckpt_value *conf
     static const char *const idle[] = {"zero_expert_num", NULL};
     const hfc_part *rest = &hfc_parts[HFC_PARTS - 1];
     uint64_t said = hfc_part_said(config, rest), n_experts = hfc_said(config, experts);
+    const bool uniform = ckpt_hf_uniform(config);
     uint32_t *kinds = NULL;
     size_t n = 0;
     int rc = CKPT_OK;
@@ -239,58 +187,85 @@ static int hfc_gaps(ckpt_map *map, const hfc_stacks *all, const ckpt_value *conf
     }
     rc = hfc_kinds(config, &kinds, &n, err);
     for (size_t i = 0; rc == CKPT_OK && said > 0 && i < all->n; i++) {
-        ckpt_stack stack = {.prefix = all->at[i].prefix,
-                            .n_prefix = all->at[i].n_prefix,
+        const ckpt_hf_stack *s = &all->at[i];
+        ckpt_stack stack = {.prefix = s->prefix,
+                            .n_prefix = s->n_prefix,
+                            .names = s->names,
+                            .n_names = s->n_names,
                             .kind = kinds,
                             .experts = n_experts,
+                            .uniform = uniform && ckpt_hf_stack_is_layers(s),
                             .idle = hfc_said(config, idle) > 0};
-        stack.uniform = hfc_is_uniform(&all->at[i], config);
-        stack.n_kind =
-            stack.uniform ? 0 : n; // layers with and without a window have the same names
-        if (all->at[i].n >= said)
+        // layers with and without a window have the same names
+        stack.n_kind = stack.uniform ? 0 : n;
+        if (s->n >= said)
             rc = hfc_gap(map, &stack, name, err);
     }
     ckpt_free(kinds);
     return rc;
 }
 
-/* Compare the number of each part's layers with config.json. */
-static int hfc_judge(ckpt_map *map, const hfc_stacks *all, const uint64_t *said, const char *name,
-                     ckpt_err *err)
+/* Report that a part has n layers, and not as many as config.json says. */
+static int hfc_few(ckpt_map *map, const hfc_part *part, uint64_t n, uint64_t said, const char *name,
+                   ckpt_err *err)
 {
-    uint64_t most[HFC_PARTS] = {0};
+    // only a warning for parts like a vision tower: some models omit a tower's last layers
+    if (part->config)
+        return ckpt_map_note(map, CKPT_WARNING, err,
+                             "%s: tensors of %" PRIu64
+                             " %slayers are here, but config.json says %" PRIu64,
+                             name, n, part->text, said);
+    return ckpt_map_problem(map, CKPT_EMISSING, err,
+                            "%s: tensors of %" PRIu64
+                            " %slayers are here, but config.json says %" PRIu64
+                            ": a part of the model is missing, or config.json is from "
+                            "another model (%s)",
+                            name, n, part->text, said, ckpt_hf_as_is(map));
+}
+
+/*
+ * Report that layers have higher numbers than config.json says, and no lower ones: layers that
+ * predict more tokens come after the last one, and do not replace it.
+ */
+static int hfc_shifted(ckpt_map *map, const ckpt_hf_stack *stack, uint64_t said, const char *name,
+                       ckpt_err *err)
+{
+    return ckpt_map_problem(
+        map, CKPT_EMISSING, err,
+        "%s: no tensor of %.*s.%" PRIu64 " is here, but config.json says %" PRIu64
+        " layers: a part of the model is missing, or config.json is from "
+        "another model (%s)",
+        name, (int)stack->n_prefix, stack->prefix, stack->hole, said, ckpt_hf_as_is(map));
+}
+
+/* Compare the layers of each part with config.json. */
+static int hfc_judge(ckpt_map *map, const ckpt_hf_stack_vec *all, const uint64_t *said,
+                     const char *name, ckpt_err *err)
+{
+    const ckpt_hf_stack *most[HFC_PARTS] = {NULL};
     int rc = CKPT_OK;
 
     for (size_t i = 0; i < all->n; i++) {
+        const ckpt_hf_stack *s = &all->at[i];
         size_t p = 0;
-        while (p + 1 < HFC_PARTS && (said[p] == 0 || !hfc_is_of(&all->at[i], &hfc_parts[p])))
+        while (p + 1 < HFC_PARTS && (said[p] == 0 || !hfc_is_of(s, &hfc_parts[p])))
             p++;
-        most[p] = all->at[i].n > most[p] ? all->at[i].n : most[p];
+        most[p] = !most[p] || s->n > most[p]->n ? s : most[p];
     }
     for (size_t p = 0; rc == CKPT_OK && p < HFC_PARTS; p++) {
-        if (most[p] == 0 || most[p] >= said[p])
-            continue;
-        // only a warning for parts like a vision tower: some models omit a tower's last layers
-        rc = hfc_parts[p].config
-                 ? ckpt_map_note(map, CKPT_WARNING, err,
-                                 "%s: tensors of %" PRIu64
-                                 " %slayers are here, but config.json says %" PRIu64,
-                                 name, most[p], hfc_parts[p].text, said[p])
-                 : ckpt_map_problem(map, CKPT_EMISSING, err,
-                                    "%s: tensors of %" PRIu64
-                                    " %slayers are here, but config.json says %" PRIu64
-                                    ": a part of the model is missing, or config.json is from "
-                                    "another model (%s)",
-                                    name, most[p], hfc_parts[p].text, said[p], ckpt_hf_as_is(map));
+        const ckpt_hf_stack *s = most[p];
+        if (s && s->n < said[p])
+            rc = hfc_few(map, &hfc_parts[p], s->n, said[p], name, err);
+        else if (s && s->hole < said[p] && !hfc_parts[p].config && ckpt_hf_stack_is_layers(s))
+            rc = hfc_shifted(map, s, said[p], name, err);
     }
     return rc;
 }
 
-static int hfc_layers(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
+int ckpt_hf_check_layers(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
 {
     uint64_t said[HFC_PARTS] = {0}, any = 0;
-    hfc_stacks all = {0};
-    bool fits = true;
+    ckpt_hf_stacks all = {0};
     int rc = CKPT_OK;
 
     for (size_t i = 0; hfc_unlike[i]; i++) {
@@ -301,74 +276,15 @@ static int hfc_layers(ckpt_map *map, const ckpt_value *config, const char *name,
         said[p] = hfc_part_said(config, &hfc_parts[p]);
         any |= said[p];
     }
-    for (size_t i = 0; fits && any > 0 && i < map->tensors.n && all.n < 64; i++)
-        fits = hfc_note(&all, map->tensors.at[i]->name);
-    if (!fits)
-        rc = ckpt_fail_memory(err);
-    else if (all.n < 64)
-        rc = hfc_judge(map, &all, said, name, err);
-    if (rc == CKPT_OK && fits && all.n < 64)
-        rc = hfc_gaps(map, &all, config, name, err);
-    for (size_t i = 0; i < all.n; i++)
-        ckpt_free(all.at[i].is);
-    ckpt_vec_free(&all);
+    if (any == 0)
+        return CKPT_OK;
+    rc = ckpt_hf_stacks_find(&all, map, err);
+    if (rc == CKPT_OK)
+        rc = hfc_judge(map, &all.stack, said, name, err);
+    if (rc == CKPT_OK)
+        rc = hfc_gaps(map, &all.stack, config, name, err);
+    ckpt_hf_stacks_free(&all);
     return rc;
-}
-
-/* True for the prefix of a model's layers; a Sequential has gaps at its activations. */
-static bool hfc_is_layers(const hfc_stack *stack)
-{
-    static const char *const ends[] = {"layers", "layer", "h", "blocks", "block", NULL};
-
-    for (size_t i = 0; ends[i]; i++) {
-        size_t n = strlen(ends[i]);
-        if (stack->n_prefix < n)
-            continue;
-        const char *at = stack->prefix + stack->n_prefix - n;
-        if (memcmp(at, ends[i], n) == 0 && (stack->n_prefix == n || at[-1] == '.'))
-            return true;
-    }
-    return false;
-}
-
-/* Warn of a layer without tensors below the highest layer of a stack. */
-static int hfc_hole(ckpt_map *map, const hfc_stack *stack, const char *name, ckpt_err *err)
-{
-    uint64_t k = 0, seen = 0;
-
-    if (!hfc_is_layers(stack))
-        return CKPT_OK;
-    for (; k < HFW_LAYERS && stack->is[k / 8] >> k % 8 & 1; k++)
-        seen++;
-    if (seen == stack->n)
-        return CKPT_OK;
-    return ckpt_map_note(map, CKPT_WARNING, err,
-                         "%s: no tensor of %.*s.%" PRIu64 " is here, but higher layers are: copy "
-                         "the whole model, and its config.json",
-                         name, (int)stack->n_prefix, stack->prefix, k);
-}
-
-int ckpt_hf_alone(ckpt_map *map, const char *name, ckpt_err *err)
-{
-    assert(map && name);
-    hfc_stacks all = {0};
-    bool fits = true;
-    int rc = CKPT_OK;
-
-    for (size_t i = 0; fits && i < map->tensors.n && all.n < 64; i++)
-        fits = hfc_note(&all, map->tensors.at[i]->name);
-    rc = fits ? CKPT_OK : ckpt_fail_memory(err);
-    for (size_t i = 0; i < all.n; i++) {
-        if (rc == CKPT_OK)
-            rc = hfc_hole(map, &all.at[i], name, err);
-        ckpt_free(all.at[i].is);
-    }
-    ckpt_vec_free(&all);
-    return rc == CKPT_OK ? ckpt_map_note(map, CKPT_INFO, err,
-                                         "%s: no config.json is beside it, so the number of layers "
-                                         "and the sizes of the model are not checked",
-                                         name)
-                         : rc;
 }
 
 /*
@@ -434,6 +350,24 @@ static int hfc_table_size(ckpt_map *map, const ckpt_tensor *t, uint64_t rows, ui
                          short_of_rows ? "vocab_size" : "hidden_size");
 }
 
+/* Report a model with an embedding and without any layer. */
+static int hfc_bare(ckpt_map *map, const ckpt_value *config, const ckpt_tensor *table,
+                    const char *name, ckpt_err *err)
+{
+    const hfc_part *rest = &hfc_parts[HFC_PARTS - 1];
+    const uint64_t said = hfc_part_said(config, rest);
+    ckpt_hf_stacks all = {0};
+    int rc;
+
+    if (said == 0 || !table || !ckpt_hf_uniform(config))
+        return CKPT_OK;
+    rc = ckpt_hf_stacks_find(&all, map, err);
+    if (rc == CKPT_OK && all.stack.n == 0)
+        rc = hfc_few(map, rest, 0, said, name, err);
+    ckpt_hf_stacks_free(&all);
+    return rc;
+}
+
 int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
 {
     assert(map && name);
@@ -448,8 +382,10 @@ int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckp
                                          NULL};
     const ckpt_tensor *t = hfc_table(map);
     const size_t n_findings = map->findings.n;
-    int rc = hfc_layers(map, config, name, err);
+    int rc = ckpt_hf_check_layers(map, config, name, err);
 
+    if (rc == CKPT_OK)
+        rc = hfc_bare(map, config, t, name, err);
     if (rc == CKPT_OK && t)
         rc = hfc_axis(map, t, hfc_said(config, vocab), "vocab_size", name, err);
     if (rc == CKPT_OK && t && hfc_said(config, narrow) == 0)
@@ -469,42 +405,7 @@ int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckp
     return rc;
 }
 
-/* Warn of the first tensor that a layer lacks, in a model without a configuration. */
-static int hfc_gaps_alone(ckpt_map *to, const char *name, ckpt_err *err)
+bool ckpt_hf_counts_layers(const ckpt_value *config)
 {
-    hfc_stacks all = {0};
-    bool fits = true;
-    int rc = CKPT_OK;
-
-    for (size_t i = 0; fits && i < to->tensors.n && all.n < 64; i++)
-        fits = hfc_note(&all, to->tensors.at[i]->name);
-    rc = fits ? CKPT_OK : ckpt_fail_memory(err);
-    for (size_t i = 0; i < all.n; i++) {
-        ckpt_stack stack = {.prefix = all.at[i].prefix, .n_prefix = all.at[i].n_prefix};
-        ckpt_gap gap = {.found = false};
-        if (rc == CKPT_OK && all.n < 64 && hfc_is_layers(&all.at[i]))
-            rc = ckpt_gap_find(to, &stack, &gap, err);
-        if (rc == CKPT_OK && gap.found)
-            rc = ckpt_map_note(to, CKPT_WARNING, err,
-                               "%s: %.*s.%" PRIu64 ".%s is missing, but other layers have it: "
-                               "give the model's config.json with --config to have this checked",
-                               name, (int)stack.n_prefix, stack.prefix, gap.layer, gap.key);
-        ckpt_free(all.at[i].is);
-    }
-    ckpt_vec_free(&all);
-    return rc;
-}
-
-int ckpt_hf_written(ckpt_map *to, const ckpt_value *config, const char *name, ckpt_err *err)
-{
-    assert(to && name);
-    const size_t n_findings = to->findings.n;
-    int rc;
-
-    rc = config ? ckpt_hf_whole(to, config, name, err) : CKPT_OK;
-    to->findings.n = n_findings; // readers of the source and of the output give its warnings
-    // without the number of layers, only gaps between the layers that are here can be found
-    if (rc == CKPT_OK && (!config || hfc_part_said(config, &hfc_parts[HFC_PARTS - 1]) == 0))
-        rc = hfc_gaps_alone(to, name, err);
-    return rc;
+    return config && hfc_part_said(config, &hfc_parts[HFC_PARTS - 1]) > 0;
 }

@@ -18,20 +18,27 @@
 int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
 
 /*
+ * ckpt_directory.whole: check an output of another format, or one without side files. In a single
+ * file a missing tensor is a warning, because such a file may have any tensors.
+ */
+int ckpt_hf_output(ckpt_map *to, const ckpt_map *from, bool folder, ckpt_err *err);
+
+/*
  * Check an output before it is written: a folder that ckpt or another program refuses as
  * incomplete or contradictory must not appear.
  *
  * config  the output's config.json; NULL: it has none, and missing tensors of layers are warnings
- * name    name of the source, for messages
  * Errors  CKPT_EMISSING, CKPT_EMISMATCH
  */
-int ckpt_hf_written(ckpt_map *to, const ckpt_value *config, const char *name, ckpt_err *err);
+int ckpt_hf_written(ckpt_map *to, const ckpt_map *from, const ckpt_value *config, ckpt_err *err);
 
 /* How to read, or write, tensors that are not a whole model; the end of messages about them. */
 static inline const char *ckpt_hf_as_is(const ckpt_map *map)
 {
-    return map->into ? "--to safetensors writes the tensors that are there as one file"
-                     : "name a single file to read it as it is";
+    if (map->into)
+        return map->collect ? "the output has the tensors that are there"
+                            : "--to safetensors writes the tensors that are there as one file";
+    return "name a single file to read it as it is";
 }
 
 /*
@@ -86,6 +93,16 @@ bool ckpt_hf_is_plain(const ckpt_value *config);
 
 /* True if all layers of a model have the same names, because of its type. */
 bool ckpt_hf_uniform(const ckpt_value *config);
+
+/* True if a configuration says how many layers the model has. */
+bool ckpt_hf_counts_layers(const ckpt_value *config);
+
+/*
+ * Compare layers with config.json: their number, and the tensors that one layer lacks.
+ *
+ * Errors  CKPT_EMISSING, recorded as a finding if the map collects them
+ */
+int ckpt_hf_check_layers(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err);
 
 /* True if the model of a config.json has an output head with values of its own. */
 bool ckpt_hf_untied(const ckpt_value *config);

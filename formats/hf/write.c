@@ -91,22 +91,6 @@ static const char *hfw_config_dtype(const ckpt_map *to, const ckpt_map *from,
     return NULL;
 }
 
-/* ---- adapters ---- */
-
-/* True for an adapter that ckpt extracted, or if all source files have names of adapters. */
-static bool hfw_is_adapter(const ckpt_map *from)
-{
-    if (from->adapter_config)
-        return true;
-    for (size_t i = 0; i < from->files.n; i++) {
-        ckpt_hf_name n = ckpt_hf_parse_name(ckpt_hf_base(from->files.at[i].path));
-
-        if (n.role == CKPT_HF_OTHER || n.family < CKPT_HF_ADAPTER || n.family > CKPT_HF_ADAPTER + 1)
-            return false;
-    }
-    return from->files.n > 0;
-}
-
 static const char *hfw_stem(const hfw_writer *w)
 {
     return w->adapter ? "adapter_model" : w->diffusers ? "diffusion_pytorch_model" : w->style->stem;
@@ -360,7 +344,7 @@ static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *t
                          "such as %s/unet, and copy its other files",
                          from->path, from->path);
     w->shard = ckpt_alloc(w->to->tensors.n * sizeof *w->shard);
-    w->adapter = hfw_is_adapter(from);
+    w->adapter = ckpt_hf_is_adapter(from);
     // PEFT cannot read shards
     uint64_t limit = w->adapter ? 0 : target->max_shard_size;
     int rc = w->shard ? hfw_split(w, limit) : ckpt_fail_memory(w->err);

@@ -13,8 +13,8 @@
 #include "libckpt/base/vec.h"
 
 /* LY_LAYERS, LY_KEYS: larger stacks are not compared.  LY_MANY: a kind with fewer layers is no
- * model for others. */
-enum { LY_LAYERS = 512, LY_KEYS = 1024, LY_MANY = 3 };
+ * model for others.  LY_SPARSE: cells of a table for each tensor. */
+enum { LY_LAYERS = 512, LY_KEYS = 1024, LY_MANY = 3, LY_SPARSE = 16 };
 
 /* A name after the layer's number, and how many tensors each layer has of it. */
 typedef struct ly_key {
@@ -30,6 +30,7 @@ typedef struct ly_table {
     ly_keys keys;
     uint64_t n_layers;        /* highest number + 1 */
     uint32_t same[LY_LAYERS]; /* how many layers have the same counts; 0: the layer has no tensor */
+    uint64_t n_tensors;
     bool full;
 } ly_table;
 
@@ -257,6 +258,29 @@ static void ly_look(ly_table *t, const ckpt_stack *s, ckpt_gap *gap)
     }
 }
 
+/* Count a tensor of the stack; false: out of memory. */
+static bool ly_take(ly_table *t, const ckpt_stack *stack, const char *name)
+{
+    const char *end;
+    uint64_t layer = 0;
+
+    if (strncmp(name, stack->prefix, stack->n_prefix) != 0 || name[stack->n_prefix] != '.')
+        return true;
+    end = ckpt_scan_u64(name + stack->n_prefix + 1, &layer);
+    if (!end || *end != '.')
+        return true;
+    t->full = t->full || layer >= LY_LAYERS;
+    t->n_tensors++;
+    return t->full || ly_count(t, layer, end + 1);
+}
+
+/* True if most layers lack most names: such names are not those of layers, and hostile ones would
+ * take long. */
+static bool ly_sparse(const ly_table *t)
+{
+    return t->n_layers * t->keys.n / LY_SPARSE > t->n_tensors;
+}
+
 int ckpt_gap_find(const ckpt_map *map, const ckpt_stack *stack, ckpt_gap *gap, ckpt_err *err)
 {
     assert(map && stack && gap);
@@ -264,18 +288,11 @@ int ckpt_gap_find(const ckpt_map *map, const ckpt_stack *stack, ckpt_gap *gap, c
     bool fits = t != NULL;
 
     *gap = (ckpt_gap){.found = false};
-    for (size_t i = 0; fits && i < map->tensors.n; i++) {
-        const char *name = map->tensors.at[i]->name, *end;
-        uint64_t layer = 0;
-        if (strncmp(name, stack->prefix, stack->n_prefix) != 0 || name[stack->n_prefix] != '.')
-            continue;
-        end = ckpt_scan_u64(name + stack->n_prefix + 1, &layer);
-        if (!end || *end != '.')
-            continue;
-        t->full = t->full || layer >= LY_LAYERS;
-        fits = t->full || ly_count(t, layer, end + 1);
-    }
-    if (fits && !t->full)
+    for (size_t i = 0; stack->names && fits && i < stack->n_names; i++)
+        fits = ly_take(t, stack, stack->names[i]);
+    for (size_t i = 0; !stack->names && fits && i < map->tensors.n; i++)
+        fits = ly_take(t, stack, map->tensors.at[i]->name);
+    if (fits && !t->full && !ly_sparse(t))
         ly_look(t, stack, gap);
     if (t)
         ckpt_vec_free(&t->keys);

@@ -15,6 +15,8 @@
 typedef struct ckpt_stack {
     const char *prefix; /* not terminated by NUL */
     size_t n_prefix;
+    const char *const *names; /* of the stack's tensors; NULL: those of the map are searched */
+    size_t n_names;
     const uint32_t *kind; /* kind of each layer, which is compared with layers of its kind alone */
     size_t n_kind;        /* 0: kinds are not known; layers from this number on are not compared */
     uint64_t experts;     /* experts of a layer that has any; 0: not known */

@@ -338,15 +338,17 @@ static void convert_dtype(ckpt_target *target)
 }
 
 /*
- * Warn if --config has no effect: there is no map, no vocabulary, and the target has no
- * configuration.
+ * Warn if --config has no effect: there is no map, no vocabulary, the target has no configuration,
+ * and no layers are compared with it.
  */
 static void convert_check_config(const prepare_args *a)
 {
-    bool goes_along = !a->write.target.skip_side_files &&
-                      (ckpt_format_caps(a->write.target.format) & CKPT_TAKES_SIDE_FILES);
+    const unsigned caps = ckpt_format_caps(a->write.target.format);
+    const bool goes_along = !a->write.target.skip_side_files && (caps & CKPT_TAKES_SIDE_FILES);
+    const bool compared = !(caps & (CKPT_WRITES_STATE | CKPT_TAKES_GRID)) &&
+                          a->write.cli.include.n == 0 && a->write.cli.exclude.n == 0;
 
-    if (a->write.config && !a->write.map && !a->vocab_size && !goes_along)
+    if (a->write.config && !a->write.map && !a->vocab_size && !goes_along && !compared)
         say_warning("--config has no effect: format %s takes no configuration",
                     a->write.target.format);
 }
