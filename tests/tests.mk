@@ -132,6 +132,7 @@ check-golden: programs $(B)/golden_map $(B)/gen_zero $(LIBS)
 	@python3 tests/golden/run.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/npz.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/gguf.py --bin $(B)/bin tests/fixtures
+	$(if $(SAN),,@python3 tests/golden/quantized_memory.py --bin $(B)/bin)
 	@python3 tests/golden/manifest.py --flips 160 --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/maps.py --bin $(B)/bin tests/fixtures
 	@python3 tests/golden/dcp.py --some --bin $(B)/bin tests/fixtures

@@ -384,8 +384,12 @@ static int vs_make(ckpt_values *v, ckpt_make *m, void *to, const ckpt_axis *part
     vs_inputs *in = vs_inputs_of(v);
     int rc = !in ? ckpt_fail_memory(err) : vs_prepare(m, in, err);
 
-    if (rc == CKPT_OK)
-        rc = m->make(m, &in->in, to, part->count, part->start, err);
+    for (uint64_t done = 0, n; rc == CKPT_OK && done < part->count; done += n) {
+        uint64_t at = part->start + done, most = m->step ? m->step - at % m->step : UINT64_MAX;
+
+        n = part->count - done < most ? part->count - done : most;
+        rc = m->make(m, &in->in, (uint8_t *)to + ckpt_job_bytes(m->dtype, done), n, at, err);
+    }
     // A failed operation may leave incomplete data: do not use them again.
     if (rc != CKPT_OK && in)
         in->owner = NULL;

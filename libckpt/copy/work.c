@@ -12,6 +12,10 @@
 #include "libckpt/base/weigh.h"
 #include "libckpt/copy/job.h"
 #include "libckpt/copy/work.h"
+#include "libckpt/io/address.h"
+#include "libckpt/map/extent.h"
+
+enum { WORK_PIECE = 1 << 16 /* elements converted at a time; blocks of all packed dtypes fit */ };
 
 /* ---- values that differ from their copies ---- */
 
@@ -288,6 +292,55 @@ static bool work_cast(const ckpt_job_view *v, const ckpt_job *job, uint8_t *to, 
     return true;
 }
 
+/*
+ * Elements that are read and converted at a time. A job whose region is one stretch of a local file
+ * or of an operation's results goes in pieces, which keeps the unconverted values small. Other jobs
+ * are read whole: remote reads would become more requests, records more stretches with a CRC, and
+ * copies are compared by region.
+ */
+static uint64_t work_piece(const ckpt_work *w, const ckpt_job_view *v, uint64_t count)
+{
+    const ckpt_map *from = w->plan->from;
+    const ckpt_tensor *o = v->origin;
+    const ckpt_source *s;
+
+    if (v->n_axes != 1 || v->t->importance || o->addend || o->twin || o->n_extents != 1)
+        return count;
+    s = &from->sources.at[ckpt_extent_source(o, 0)];
+    if (s->kind == CKPT_SOURCE_FILE &&
+        (s->coding != CKPT_RAW || s->has_crc || ckpt_address_is(from->files.at[s->file].path)))
+        return count;
+    return s->kind == CKPT_SOURCE_TENSOR ? count : WORK_PIECE;
+}
+
+/* Read, convert and count the values of a job. */
+static int work_convert(ckpt_worker *w, const ckpt_job *job, const ckpt_job_view *v, uint8_t *to,
+                        ckpt_err *err)
+{
+    uint64_t step = work_piece(w->work, v, job->count);
+    int rc = work_buffer(&w->in, w->work->plan->block, err);
+
+    for (uint64_t done = 0; rc == CKPT_OK && done < job->count; done += step) {
+        ckpt_job part = *job;
+        ckpt_axis axis = v->region[0];
+        ckpt_region region = {v->region, v->n_axes, job->count};
+        uint8_t *result = to + ckpt_job_bytes(v->t->dtype, done);
+
+        if (step < job->count) {
+            part.count = job->count - done < step ? job->count - done : step;
+            axis.start += done;
+            axis.count = part.count;
+            region = (ckpt_region){&axis, 1, part.count};
+        }
+        rc = ckpt_values_region(&w->values, v->origin, &region, w->in, err);
+        if (rc == CKPT_OK && !work_cast(v, &part, result, w->in))
+            rc = ckpt_fail_memory(err);
+        if (rc == CKPT_OK)
+            work_count(w, v, &part, w->in, result);
+    }
+    return rc;
+}
+
 int ckpt_worker_make(ckpt_worker *w, const ckpt_job *job, uint8_t *to, ckpt_job_view *v,
                      const uint8_t **out, ckpt_err *err)
 {
@@ -299,30 +352,22 @@ int ckpt_worker_make(ckpt_worker *w, const ckpt_job *job, uint8_t *to, ckpt_job_
     w->tensor = job->tensor;
     w->unlike = false;
     cast = v->t->dtype != v->origin->dtype;
-    *out = to;
-    if (cast || !to) {
-        rc = work_buffer(&w->in, plan->block, err);
-        *out = w->in;
-    }
-    if (rc == CKPT_OK)
-        rc = ckpt_values_region(&w->values, v->origin,
-                                &(ckpt_region){v->region, v->n_axes, job->count},
-                                (uint8_t *)(uintptr_t)*out, err);
-    if (rc != CKPT_OK)
-        return rc;
     if (cast) {
         uint8_t *result = to ? to : ckpt_values_spare(&w->values);
 
-        if (!result)
-            return ckpt_fail_memory(err);
-        if (!work_cast(v, job, result, w->in))
-            return ckpt_fail_memory(err);
-        work_count(w, v, job, w->in, result);
         *out = result;
-    } else {
-        work_count(w, v, job, *out, *out);
+        return result ? work_convert(w, job, v, result, err) : ckpt_fail_memory(err);
     }
-    return CKPT_OK;
+    if (!to)
+        rc = work_buffer(&w->in, plan->block, err);
+    to = to ? to : w->in;
+    *out = to;
+    if (rc == CKPT_OK)
+        rc = ckpt_values_region(&w->values, v->origin,
+                                &(ckpt_region){v->region, v->n_axes, job->count}, to, err);
+    if (rc == CKPT_OK)
+        work_count(w, v, job, to, to);
+    return rc;
 }
 
 /* Run one job from reading to writing. */

@@ -65,6 +65,8 @@ struct ckpt_inputs {
  *          needs whole. NULL: nothing to prepare. It may be called again after a failure.
  * make     computes n elements from element `at` into `to`. Several threads call it at once, and
  *          may compute the same elements more than once.
+ * step     most elements of one call of make, which then does not cross a multiple of it, so that
+ *          scratch memory does not grow with the caller's blocks; 0: any number
  * release  frees the results of prepare, when the map is freed; may be called more than once. NULL:
  *          nothing to free
  */
@@ -79,6 +81,7 @@ struct ckpt_make {
      * may be NULL
      */
     const char *terms;
+    uint64_t step;
     int (*prepare)(ckpt_make *m, ckpt_inputs *in, ckpt_err *err);
     int (*make)(const ckpt_make *m, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
                 ckpt_err *err);

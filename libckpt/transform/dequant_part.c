@@ -8,7 +8,10 @@
 
 #include "libckpt/map/nest.h"
 
-enum { DQP_ROUNDED = 4096 /* elements that are rounded twice at a time */ };
+enum {
+    DQP_ROUNDED = 4096, /* elements that are rounded twice at a time */
+    DQP_STEP = 1 << 16  /* elements that a decoder computes at a time, as F32 in its scratch */
+};
 
 void ckpt_dequant_finish(const ckpt_dequant_round *round, void *to, const float *x, uint64_t n)
 {
@@ -143,6 +146,7 @@ int ckpt_dequant_put(ckpt_dequantizing *w, const ckpt_dequant_parts *p, ckpt_mak
     }
     make->name = p->name;
     make->dtype = dtype;
+    make->step = DQP_STEP;
     rc = ckpt_map_add_made(w->map, make, t->n_elems, &source, w->err);
     t->dtype = dtype;
     t->export_dtype = w->model;

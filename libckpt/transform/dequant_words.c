@@ -30,7 +30,7 @@
 
 enum {
     DQW_BAND = 32,       /* rows of a tile are a multiple; so many numbers fill whole words */
-    DQW_TILE = 2 << 20,  /* bytes of a tile that are aimed at */
+    DQW_TILE = 1 << 19,  /* bytes of a tile that are aimed at */
     DQW_MOST = 64 << 20, /* most bytes of a tile: a band of very long rows */
     /* stored lines that are turned together: 16 words are a line of the processor's cache */
     DQW_LINES = 16

@@ -44,6 +44,9 @@ static int sum_run(const ckpt_make *m, ckpt_inputs *in, void *to, uint64_t n, ui
                    ckpt_err *err)
 {
     const sum_make *s = (const sum_make *)(const void *)m;
+
+    if (m->step > 0)
+        assert_in_range(n, 1, m->step - at % m->step);
     float *x = to, *y = in->scratch(in, n * sizeof *y);
     int rc = y ? in->read(in, s->in[0], &(const ckpt_axis){at, n, 0}, CKPT_F32, x, err)
                : ckpt_fail_memory(err);
@@ -245,6 +248,40 @@ static void through_a_conversion_by_several_threads(void **state)
             for (uint64_t k = 0; k < N; k++)
                 assert_true(got[k] == want_at[i](k));
         }
+        ckpt_reader_free(r);
+        ckpt_map_free(back);
+        ckpt_map_free(map);
+        assert_int_equal(unlink(target.path), 0);
+    }
+}
+
+/* Values are converted in pieces, each made in steps: both cut this tensor at odd places. */
+static void steps_and_pieces_change_no_value(void **state)
+{
+    static uint16_t want[N], got[N];
+    static float wide[N];
+
+    (void)state;
+    for (uint64_t k = 0; k < N; k++)
+        wide[k] = made_at(k);
+    ckpt_cast_find(CKPT_BF16, CKPT_F32)(want, wide, N);
+    for (uint64_t step = 0; step <= 4096; step = step * 8 + 1) {
+        const ckpt_run_opts opts = {.jobs = 2};
+        const ckpt_target target = {
+            .path = help_join(&dir, "w.safetensors"), .format = "safetensors", .dtype = CKPT_BF16};
+        sum_make m;
+        ckpt_map *map = all_map(&m), *back = NULL;
+        ckpt_reader *r = NULL;
+        ckpt_err err = {0};
+
+        m.make.step = step;
+        assert_int_equal(ckpt_convert(map, &target, &opts, NULL, &err), CKPT_OK);
+        assert_int_equal(ckpt_open(&back, target.path, NULL, &err), CKPT_OK);
+        assert_int_equal(ckpt_reader_new(&r, back, &err), CKPT_OK);
+        const ckpt_tensor *t = back->tensors.at[ckpt_map_index(back, "made", 4)];
+
+        assert_int_equal(ckpt_reader_read(r, t, 0, N, CKPT_BF16, got, &err), CKPT_OK);
+        assert_memory_equal(got, want, sizeof want);
         ckpt_reader_free(r);
         ckpt_map_free(back);
         ckpt_map_free(map);
@@ -484,6 +521,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(through_a_conversion_by_several_threads),
+        cmocka_unit_test(steps_and_pieces_change_no_value),
         cmocka_unit_test(through_the_reader),
         cmocka_unit_test(strided_views_read_blocks_and_failures_leave_nothing),
         cmocka_unit_test(a_preparation_that_failed_is_tried_again),
