@@ -125,6 +125,11 @@ CKPT_API bool ckpt_remap_recognizes(const ckpt_remap *r);
 CKPT_API bool ckpt_remap_keeps_slices(const ckpt_remap *r, bool right);
 
 /*
+ * True if its rules take weights of this side in the blocks that ckpt_map_repack makes.
+ */
+CKPT_API bool ckpt_remap_keeps_blocks(const ckpt_remap *r, bool right);
+
+/*
  * A rule of a layout map, and its results in the last ckpt_map_remap, even if that failed.
  */
 typedef struct ckpt_remap_rule {

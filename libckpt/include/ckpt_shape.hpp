@@ -137,6 +137,10 @@ class remap
     {
         return ckpt_remap_keeps_slices(get(), right);
     }
+    bool keeps_blocks(bool right) const noexcept
+    {
+        return ckpt_remap_keeps_blocks(get(), right);
+    }
     /* True if the map has the architecture that the layout map is for. */
     bool matches(map &m, const remap_options &o = remap_options()) const
     {

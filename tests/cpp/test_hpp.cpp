@@ -727,6 +727,7 @@ static void selects_and_remaps(void)
                                  "tensors\n    z.{p*} = q.{p*}\n");
     CHECK(r.side(false) == "left" && r.side(true) == "right" && r.description() == "a test");
     CHECK(r.has_size("n") && !r.has_size("m") && !r.recognizes() && !r.keeps_slices(true));
+    CHECK(!r.keeps_blocks(false));
     CHECK(r.matches(m));
     r.apply(m);
     CHECK(m.size() == 1 && m["q.a"].read<float>() == data);

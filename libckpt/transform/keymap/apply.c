@@ -268,7 +268,7 @@ static int ap_make_one(ap_state *s, ckpt_rm_member *target)
     const ckpt_rm_view *v = &s->in->view[s->in->to][target->term];
     const ckpt_tensor *first = s->in->member[s->in->from].at[0].t;
     uint64_t shape[CKPT_MAX_DIM];
-    ckpt_dtype dtype = ckpt_rm_dtype(first);
+    ckpt_dtype dtype = ckpt_rm_dtype(s->in, first);
     ckpt_tensor like = {.dtype = dtype,
                         .export_dtype = dtype == first->dtype ? first->export_dtype : dtype,
                         .ndim = v->n_axes,
@@ -426,6 +426,7 @@ static int ap_instance(ap_state *s)
         rc = ap_grid(s, in->to, k, &complete);
     if (rc == CKPT_OK && (!ckpt_mul(from->n, to->n, &pairs) || pairs > CKPT_REMAP_PARTS))
         rc = ckpt_fail(s->err, CKPT_ELIMIT, "%s:%u: too many tensors", s->r->name, in->rule->line);
+    in->blocks = rc == CKPT_OK && ckpt_rm_keeps_rows(in);
     for (size_t i = 0; rc == CKPT_OK && i < from->n; i++)
         rc = ckpt_rm_place(in, &from->at[i], s->err);
     for (size_t i = 0; rc == CKPT_OK && i < to->n;)
@@ -610,6 +611,22 @@ static int ap_fill(ap_state *s, const ckpt_rm_rule *rule)
     return made ? ap_push(s, made) : rc;
 }
 
+/* True if a rule has made the targets of this one from other tensors of the source. */
+static bool ap_made_otherwise(const ap_state *s, const ckpt_rm_rule *rule)
+{
+    const ckpt_rm_terms *to = &rule->term[s->in->to];
+    bool same = false;
+
+    for (size_t i = 0; !same && i < s->r->rules.n; i++) {
+        const ckpt_rm_rule *other = &s->r->rules.at[i];
+
+        same = other->does == CKPT_RM_EQUAL && other->met && other->term[s->in->to].n == to->n;
+        for (size_t k = 0; same && k < to->n; k++)
+            same = strcmp(other->term[s->in->to].at[k].text, to->at[k].text) == 0;
+    }
+    return same;
+}
+
 /* Handle ties and dropped heads before, fills after; report drops and rules without a match. */
 static int ap_special(ap_state *s, bool before)
 {
@@ -628,7 +645,8 @@ static int ap_special(ap_state *s, bool before)
         else if (!before && rule->does == CKPT_RM_DROP && rule->met)
             rc = ckpt_map_note(s->map, CKPT_INFO, s->err, "%s:%u: '%.150s' is left out: %.200s",
                                s->r->name, rule->line, rule->term[0].at[0].text, rule->because);
-        else if (!before && rule->does == CKPT_RM_EQUAL && !rule->met && !rule->optional)
+        else if (!before && rule->does == CKPT_RM_EQUAL && !rule->met && !rule->optional &&
+                 !ap_made_otherwise(s, rule))
             rc = ckpt_map_note(
                 s->map, CKPT_WARNING, s->err,
                 "%s, line %u: '%.200s' matches no tensor that the earlier rules leave", s->r->name,

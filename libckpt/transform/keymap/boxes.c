@@ -72,41 +72,91 @@ static int box_add_unpacked(ckpt_rm_instance *in, const ckpt_tensor *t, uint32_t
         return ckpt_fail_memory(err);
     u->input[0] = t;
     u->make = (ckpt_make){.name = t->name,
-                          .dtype = ckpt_rm_dtype(t),
+                          .dtype = ckpt_rm_dtype(in, t),
                           .n_inputs = 1,
                           .input = u->input,
                           .make = box_make_unpacked};
     return ckpt_map_add_made(in->map, &u->make, t->n_elems, source, err);
 }
 
-ckpt_dtype ckpt_rm_dtype(const ckpt_tensor *t)
+/* The only name of a term's last axis; NO_NAME: the axis has several, or parts. */
+static uint32_t box_row(const ckpt_rm_view *v)
 {
-    return ckpt_dtype_packed(t->dtype) ? CKPT_F32 : t->dtype;
+    const ckpt_rm_atom *last = v->n_atoms > 0 ? &v->atom[v->n_atoms - 1] : NULL;
+
+    if (!last || last->n_parts != 1 || last->axis + 1 != v->n_axes ||
+        (v->n_atoms > 1 && v->atom[v->n_atoms - 2].axis == last->axis))
+        return CKPT_RM_NO_NAME;
+    return last->part[0];
+}
+
+bool ckpt_rm_keeps_rows(const ckpt_rm_instance *in)
+{
+    uint32_t row = box_row(&in->view[in->from][0]);
+
+    for (unsigned side = 0; side < 2; side++) {
+        for (size_t k = 0; k < in->rule->term[side].n; k++) {
+            if (box_row(&in->view[side][k]) != row || in->rule->term[side].at[k].follows)
+                return false;
+        }
+    }
+    return row != CKPT_RM_NO_NAME && in->f->r->keeps_blocks[in->from];
+}
+
+ckpt_dtype ckpt_rm_dtype(const ckpt_rm_instance *in, const ckpt_tensor *t)
+{
+    return ckpt_dtype_packed(t->dtype) && !in->blocks ? CKPT_F32 : t->dtype;
+}
+
+/*
+ * Set the strides of a dense tensor. Blocks have no stride in their row; *whole: rows are whole
+ * blocks.
+ */
+static bool box_dense(ckpt_rm_member *m, const ckpt_tensor *t, ckpt_dtype dtype, bool *whole)
+{
+    const ckpt_dtype_info *type = ckpt_dtype_get(dtype);
+    uint64_t by = type->bytes, n;
+
+    m->at = 0;
+    *whole = true;
+    for (uint32_t a = t->ndim; a-- > 0;) {
+        n = t->shape[a];
+        m->stride[a] = by;
+        if (type->per > 1 && a + 1 == t->ndim) {
+            m->stride[a] = 0;
+            *whole = n % type->per == 0;
+            n /= type->per;
+        }
+        if (!ckpt_mul(by, n, &by))
+            return false;
+    }
+    return true;
 }
 
 int ckpt_rm_place(ckpt_rm_instance *in, ckpt_rm_member *m, ckpt_err *err)
 {
     const ckpt_tensor *t = m->t->owner ? m->t->owner : m->t;
-    unsigned bytes = ckpt_dtype_get(ckpt_rm_dtype(t))->bits / 8;
-    uint64_t by = bytes;
+    const ckpt_dtype dtype = ckpt_rm_dtype(in, t);
+    bool whole = true;
 
-    if (ckpt_rm_dtype(t) != t->dtype && !ckpt_cast_find(ckpt_rm_dtype(t), t->dtype))
+    if (dtype != t->dtype && !ckpt_cast_find(dtype, t->dtype))
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s:%u: '%.150s' has elements of %s, which can be renamed, but not cut or "
                          "transposed",
                          in->f->r->name, in->rule->line, t->name, ckpt_dtype_name(t->dtype));
-    if (!ckpt_dtype_packed(t->dtype) && box_affine(m, t, bytes)) {
-        m->at += m->row * (t->ndim ? m->stride[0] : 0);
+    const bool affine =
+        !ckpt_dtype_packed(t->dtype) && box_affine(m, t, ckpt_dtype_get(dtype)->bits / 8);
+    if (!affine && !box_dense(m, t, dtype, &whole))
+        return ckpt_fail(err, CKPT_ELIMIT, "tensor '%.200s': too large", t->name);
+    if (!whole)
+        return ckpt_fail(err, CKPT_EMISMATCH,
+                         "%s:%u: '%.150s' has rows that do not end with a block of %s",
+                         in->f->r->name, in->rule->line, t->name, ckpt_dtype_name(dtype));
+    m->at += m->row * (t->ndim ? m->stride[0] : 0);
+    if (affine)
         return CKPT_OK;
-    }
-    for (uint32_t a = t->ndim; a-- > 0;) {
-        m->stride[a] = by;
-        if (!ckpt_mul(by, t->shape[a], &by))
-            return ckpt_fail(err, CKPT_ELIMIT, "tensor '%.200s': too large", t->name);
-    }
-    m->at = m->row * (t->ndim ? m->stride[0] : 0);
-    return ckpt_dtype_packed(t->dtype) ? box_add_unpacked(in, t, &m->source, err)
-                                       : ckpt_map_add_nested(in->map, t, &m->source, err);
+    return dtype != t->dtype ? box_add_unpacked(in, t, &m->source, err)
+                             : ckpt_map_add_nested(in->map, t, &m->source, err);
 }
 
 /* ---- two members ---- */

@@ -53,6 +53,7 @@ typedef struct ckpt_rm_instance {
     uint32_t n_rest;             /* number of axes of `...` */
     uint32_t rest[CKPT_MAX_DIM]; /* their names */
     uint64_t *size; /* size of each name (NAMES + MAX_DIM of them) in elements, or UNKNOWN */
+    bool blocks;    /* packed elements are copied in their blocks (ckpt_rm_keeps_rows) */
 } ckpt_rm_instance;
 
 /*
@@ -79,8 +80,17 @@ int ckpt_rm_prove(ckpt_rm_instance *in, const ckpt_rm_member *source, ckpt_err *
 int ckpt_rm_fill(ckpt_tensor **out, ckpt_map *map, const ckpt_rm_facts *f, const ckpt_rm_rule *rule,
                  ckpt_err *err);
 
-/* The dtype of a tensor made from another one: the same, or F32 for block types. */
-ckpt_dtype ckpt_rm_dtype(const ckpt_tensor *t);
+/*
+ * True if the map keeps blocks of its source and every term of the rule has the rows of the others,
+ * so that blocks, which lie in rows, can be copied. ckpt_rm_bind has filled in the views.
+ */
+bool ckpt_rm_keeps_rows(const ckpt_rm_instance *in);
+
+/*
+ * The dtype of a tensor made from another one: the same, or F32 for block types unless in->blocks
+ * is set.
+ */
+ckpt_dtype ckpt_rm_dtype(const ckpt_rm_instance *in, const ckpt_tensor *t);
 
 /*
  * Make one tensor from several of one shape: copies, which must be equal, a sum, or a mean.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names.c: numbers the names of a layout map, and records the names that its text looks up.
+ * names.c: numbers the names of a layout map, records the names that its text looks up, and returns
+ * what its text declares.
  */
 #include <string.h>
 
@@ -104,6 +105,11 @@ const char *ckpt_remap_side(const ckpt_remap *r, bool right)
 bool ckpt_remap_keeps_slices(const ckpt_remap *r, bool right)
 {
     return r->keeps_slices[right];
+}
+
+bool ckpt_remap_keeps_blocks(const ckpt_remap *r, bool right)
+{
+    return r->keeps_blocks[right];
 }
 
 const char *ckpt_remap_description(const ckpt_remap *r)

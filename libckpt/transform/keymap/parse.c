@@ -670,6 +670,10 @@ static int par_statement(par_text *p, bool *took)
         p->r->keeps_slices[right != NULL] = true;
         return CKPT_OK;
     }
+    if (side && strcmp(side, "keeps blocks") == 0) {
+        p->r->keeps_blocks[right != NULL] = true;
+        return CKPT_OK;
+    }
     if (side && (at = par_after(side, "has")))
         return par_has(p, at, right != NULL);
     if (side && (at = par_after(side, "when")))

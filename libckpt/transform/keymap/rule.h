@@ -142,7 +142,7 @@ struct ckpt_remap {
     ckpt_rm_whens whens; /* conditions of the complete text */
     ckpt_rm_whens only;  /* conditions of single rules and keys (ckpt_rm_rule.when) */
     ckpt_rm_texts strip; /* meaningless prefixes */
-    bool others_stay, keeps_slices[2];
+    bool others_stay, keeps_slices[2], keeps_blocks[2];
     ckpt_remap_proof proof; /* counts of the last application */
 };
 

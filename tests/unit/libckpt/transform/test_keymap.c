@@ -670,6 +670,91 @@ static void configurations(void **state)
     }
 }
 
+/* ---- blocks ---- */
+
+enum { ROWS = 24, BLOCKS = 2, BYTES = ROWS * BLOCKS * 17 };
+
+/* A map with x, 24 rows of two blocks of MXFP4, after a text. */
+static ckpt_map *blocks_by(const char *text, uint8_t *bytes)
+{
+    const uint64_t shape[] = {2, ROWS / 2, BLOCKS * 32};
+    const ckpt_array a = {
+        .name = "x", .dtype = CKPT_MXFP4, .ndim = 3, .shape = shape, .data = bytes};
+    ckpt_map *map = NULL;
+    ckpt_err err = {0};
+
+    assert_int_equal(ckpt_map_new(&map, "memory", NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_put(map, &a, NULL), CKPT_OK);
+    if (apply(map, text, false, &err) != CKPT_OK)
+        fail_msg("%s", err.text);
+    return map;
+}
+
+/* Check that a tensor has these rows of x, in blocks. */
+static void assert_rows(const ckpt_map *map, const char *name, const uint8_t *bytes,
+                        const unsigned *row, unsigned n)
+{
+    static uint8_t got[BYTES];
+    const ckpt_tensor *t = ckpt_map_find(map, name);
+    ckpt_reader *reader = NULL;
+
+    assert_non_null(t);
+    assert_int_equal(t->dtype, CKPT_MXFP4);
+    assert_int_equal(t->n_elems, n * BLOCKS * 32);
+    assert_int_equal(ckpt_map_check(map, NULL), CKPT_OK);
+    assert_int_equal(ckpt_reader_new(&reader, map, NULL), CKPT_OK);
+    assert_int_equal(ckpt_reader_read(reader, t, 0, t->n_elems, CKPT_DTYPE_NONE, got, NULL),
+                     CKPT_OK);
+    for (unsigned i = 0; i < n; i++)
+        assert_memory_equal(got + i * BLOCKS * 17, bytes + row[i] * BLOCKS * 17, BLOCKS * 17);
+    ckpt_reader_free(reader);
+}
+
+/* Rows of blocks are cut, permuted and joined in their blocks; a map must allow it. */
+static void blocks(void **state)
+{
+    static const char split[] = "x \"e (f a|b) in\" = y \"e (f a) in\", z \"e (f b) in\"\n",
+                      turned[] = "x \"e r in\" = y \"r e in\"\n",
+                      columns[] = "left keeps blocks\nx \"e r in\" = y \"e in r\"\n",
+                      halves[] = "sizes\np = 32\nq = 32\ntensors\nleft keeps blocks\n"
+                                 "x \"e r p|q\" = y \"e r p\", z \"e r q\"\n";
+    uint8_t bytes[BYTES];
+    unsigned even[ROWS / 2], odd[ROWS / 2], across[ROWS];
+    char text[256];
+    ckpt_err err = {0};
+
+    (void)state;
+    for (unsigned i = 0; i < BYTES; i++)
+        bytes[i] = (uint8_t)(i * 7 + i / 17);
+    for (unsigned i = 0; i < ROWS; i++) {
+        (i % 2 ? odd : even)[i / 2] = i;
+        across[i] = i % 2 * (ROWS / 2) + i / 2;
+    }
+    (void)snprintf(text, sizeof text, "sizes\na = 1\nb = 1\ntensors\nleft keeps blocks\n%s", split);
+    ckpt_map *map = blocks_by(text, bytes);
+    assert_rows(map, "y", bytes, even, ROWS / 2);
+    assert_rows(map, "z", bytes, odd, ROWS / 2);
+    // the other side's word has no effect on this one
+    assert_int_equal(
+        apply(map, "right keeps blocks\ny = u\nz \"e f in\" = v \"f e in\"", false, &err), CKPT_OK);
+    assert_int_equal(ckpt_map_find(map, "u")->dtype, CKPT_MXFP4);
+    assert_int_equal(ckpt_map_find(map, "v")->dtype, CKPT_F32);
+    ckpt_map_free(map);
+
+    (void)snprintf(text, sizeof text, "left keeps blocks\n%s", turned);
+    map = blocks_by(text, bytes);
+    assert_rows(map, "y", bytes, across, ROWS);
+    ckpt_map_free(map);
+
+    // without the word, and for parts of rows, elements are decoded
+    static const char *const decoded[] = {turned, columns, halves};
+    for (unsigned i = 0; i < 3; i++) {
+        map = blocks_by(decoded[i], bytes);
+        assert_int_equal(ckpt_map_find(map, "y")->dtype, CKPT_F32);
+        ckpt_map_free(map);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -679,7 +764,7 @@ int main(void)
         cmocka_unit_test(numbered),       cmocka_unit_test(proofs),
         cmocka_unit_test(rows),           cmocka_unit_test(logarithms),
         cmocka_unit_test(configurations), cmocka_unit_test(dicts),
-        cmocka_unit_test(dropped_head),
+        cmocka_unit_test(dropped_head),   cmocka_unit_test(blocks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
