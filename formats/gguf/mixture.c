@@ -35,7 +35,8 @@ typedef enum gmx_mix {
     GMX_Q5_K_M = 17,
     GMX_Q6_K = 18,
     GMX_Q2_K_S = 21,
-    GMX_BF16 = 32
+    GMX_BF16 = 32,
+    GMX_MXFP4_MOE = 38
 } gmx_mix;
 
 static const struct {
@@ -335,10 +336,12 @@ int ckpt_gguf_mix(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
 uint64_t ckpt_gguf_mix_own(ckpt_map *to, bool keep)
 {
     ckpt_dtype most = CKPT_F32;
+    bool blocks = false;
 
     for (size_t i = 0; i < to->tensors.n; i++) {
         ckpt_tensor *t = to->tensors.at[i];
 
+        blocks = blocks || t->dtype == CKPT_MXFP4;
         if (ckpt_dtype_get(t->dtype)->kind != CKPT_IS_FLOAT)
             continue;
         if (gmx_is_chosen(t))
@@ -346,6 +349,8 @@ uint64_t ckpt_gguf_mix_own(ckpt_map *to, bool keep)
         else if (!keep && ckpt_cast_find(CKPT_F32, t->dtype))
             t->dtype = CKPT_F32;
     }
+    if (blocks)
+        return GMX_MXFP4_MOE; // whatever the other tensors are, as llama.cpp's converter says
     for (size_t i = 0; i < sizeof gmx_mixes / sizeof *gmx_mixes; i++) {
         if (gmx_mixes[i].type == most)
             return (uint64_t)gmx_mixes[i].mix;

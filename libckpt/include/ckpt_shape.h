@@ -224,6 +224,13 @@ CKPT_API const ckpt_quantization *ckpt_quantization_at(size_t i);
 CKPT_API int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err);
 
 /*
+ * Like ckpt_map_dequantize, but leave weights whose blocks another format has, too, in blocks of
+ * that format, with the same bits: gpt-oss' X_blocks and X_scales become X_blocks of the dtype
+ * MXFP4, [experts, out, in], as GGUF stores them.
+ */
+CKPT_API int ckpt_map_repack(ckpt_map *map, bool rounded, ckpt_err *err);
+
+/*
  * Convert the moments of bitsandbytes' 8-bit Adams to Adam's in fp32, in place. Without this,
  * writers of training state refuse them or keep their 8-bit form. The values equal those of
  * bitsandbytes' dequantize_blockwise bit for bit.

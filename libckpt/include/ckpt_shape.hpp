@@ -205,6 +205,12 @@ inline void dequantize(map &m, bool rounded)
     m.done(ckpt_map_dequantize(m.get(), rounded, &err), err);
 }
 
+inline void repack(map &m, bool rounded)
+{
+    ckpt_err err = ckpt_err();
+    m.done(ckpt_map_repack(m.get(), rounded, &err), err);
+}
+
 /*
  * Convert bitsandbytes' moments to fp32; returns the number of parameters: see
  * ckpt_map_dequantize_moments.

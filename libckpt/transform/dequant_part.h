@@ -17,11 +17,13 @@ typedef struct ckpt_dequantizing {
     bool *gone;          /* per tensor of the map: remove it from the list */
     ckpt_dtype model;    /* dtype of the model by its configuration, or by other tensors */
     bool rounded;        /* round values to that dtype */
+    bool blocks;         /* keep weights in blocks that another format stores too */
     bool transposed;     /* a type of model with linear layers of [in, out] */
     ckpt_reader *reader; /* for ckpt_dequant_small; NULL until then */
     ckpt_index said;     /* the map's metadata, by key; empty until a format looks one up */
     ckpt_quant_scheme scheme;
     uint64_t n_made, n_others;
+    uint64_t n_kept; /* weights among n_made that stay in blocks */
     ckpt_err *err;
 } ckpt_dequantizing;
 

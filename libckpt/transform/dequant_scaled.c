@@ -257,6 +257,16 @@ static bool dqs_dtypes(const ckpt_dequantizing *w, bool own, dqs_make *m,
 
 /* ---- making the tensors ---- */
 
+/* Refuse zero points. */
+static int dqs_symmetric(const ckpt_dequantizing *w, const ckpt_dequant_parts *p)
+{
+    return p->other[0] ? ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                                   "%.200s has zero points ('%.150s'): only symmetric "
+                                   "quantization is read",
+                                   p->weight->name, p->other[0]->name)
+                       : CKPT_OK;
+}
+
 /* Make an operation with its two inputs. */
 static int dqs_new(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, dqs_make **out)
 {
@@ -265,29 +275,36 @@ static int dqs_new(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, dqs_
 
     if (rc == CKPT_OK)
         rc = ckpt_map_hide(w->map, p->scale, &m->input[1], w->err);
-    if (rc == CKPT_OK && p->other[0])
-        rc = ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                       "%.200s has zero points ('%.150s'): only symmetric quantization is read",
-                       p->weight->name, p->other[0]->name);
+    if (rc == CKPT_OK)
+        rc = dqs_symmetric(w, p);
     if (rc == CKPT_OK)
         m->make = (ckpt_make){.n_inputs = 2, .input = m->input};
     return rc;
 }
 
+int ckpt_dequant_mxfp4_check(const ckpt_dequantizing *w, const ckpt_dequant_parts *p)
+{
+    const ckpt_tensor *t = p->weight, *s = p->scale;
+
+    if (t->ndim != 4 || s->ndim != 3 || t->shape[3] != DQS_PACKED ||
+        memcmp(t->shape, s->shape, 3 * sizeof *t->shape) != 0 || t->dtype != CKPT_U8 ||
+        (s->dtype != CKPT_U8 && s->dtype != CKPT_F8_E8M0))
+        return ckpt_dequant_misfit(w, t, s);
+    return dqs_symmetric(w, p);
+}
+
 /* Combine [experts, out, blocks, 16], with two numbers in a byte, to [experts, in, out]. */
 int ckpt_dequant_mxfp4(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
 {
-    const ckpt_tensor *t = p->weight, *s = p->scale;
+    const ckpt_tensor *t = p->weight;
     uint64_t *shape = ckpt_arena_array(w->map->arena, 3, sizeof *shape);
     dqs_make *m = NULL;
     int rc = shape ? dqs_new(w, p, &m) : ckpt_fail_memory(w->err);
 
+    if (rc == CKPT_OK)
+        rc = ckpt_dequant_mxfp4_check(w, p);
     if (rc != CKPT_OK)
         return rc;
-    if (t->ndim != 4 || s->ndim != 3 || t->shape[3] != DQS_PACKED ||
-        memcmp(t->shape, s->shape, 3 * sizeof *shape) != 0 || t->dtype != CKPT_U8 ||
-        (s->dtype != CKPT_U8 && s->dtype != CKPT_F8_E8M0))
-        return ckpt_dequant_misfit(w, t, s);
     m->rows = t->shape[1];
     m->grid[1] = t->shape[2];
     m->cols = m->grid[1] * DQS_FP4;

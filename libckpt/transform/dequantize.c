@@ -25,47 +25,66 @@ typedef struct dqz_form {
     /* suffixes of the other tensors; the decoder refuses missing ones that it needs */
     const char *other[CKPT_DEQUANT_OTHERS];
     int (*make)(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
+    /* makes blocks of another format instead, under the weight's own name; NULL: none has them */
+    int (*keep)(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 } dqz_form;
 
 static const dqz_form dqz_forms[] = {
-    {"_blocks", "_scales", "", CKPT_QUANT_SCALED, {"_zero_point"}, ckpt_dequant_mxfp4},
-    {"", "_scale_inv", "", CKPT_QUANT_SCALED, {"_zero_point"}, ckpt_dequant_blocks},
-    {"", "_scale", "", CKPT_QUANT_SCALED, {"_zero_point"}, ckpt_dequant_scaled},
+    {"_blocks",
+     "_scales",
+     "",
+     CKPT_QUANT_SCALED,
+     {"_zero_point"},
+     ckpt_dequant_mxfp4,
+     ckpt_repack_mxfp4},
+    {"", "_scale_inv", "", CKPT_QUANT_SCALED, {"_zero_point"}, ckpt_dequant_blocks, NULL},
+    {"", "_scale", "", CKPT_QUANT_SCALED, {"_zero_point"}, ckpt_dequant_scaled, NULL},
     {".qweight",
      ".scales",
      ".weight",
      CKPT_QUANT_GPTQ | CKPT_QUANT_AWQ | CKPT_QUANT_GEMV,
      {".qzeros", ".g_idx"},
-     ckpt_dequant_columns},
+     ckpt_dequant_columns,
+     NULL},
     {"_packed",
      "_scale",
      "",
      CKPT_QUANT_PACKED,
      {"_zero_point", "_g_idx", "_shape"},
-     ckpt_dequant_packed},
+     ckpt_dequant_packed,
+     NULL},
     {"",
      ".absmax",
      "",
      CKPT_QUANT_BNB4,
      {".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4", ".quant_map",
       ".nested_absmax", ".nested_quant_map"},
-     ckpt_dequant_codes},
-    {"_packed", "_scale", "", CKPT_QUANT_FP4, {"_global_scale", "_zero_point"}, ckpt_dequant_fp4},
+     ckpt_dequant_codes,
+     NULL},
+    {"_packed",
+     "_scale",
+     "",
+     CKPT_QUANT_FP4,
+     {"_global_scale", "_zero_point"},
+     ckpt_dequant_fp4,
+     NULL},
     {".weight",
      ".weight_scale",
      ".weight",
      CKPT_QUANT_MODELOPT,
      {".weight_scale_2"},
-     ckpt_dequant_modelopt},
+     ckpt_dequant_modelopt,
+     NULL},
     {"_qdata",
      "_scale",
      "",
      CKPT_QUANT_TORCHAO,
      {"_zero_point", "_act_pre_scale", "_act_quant_scale", "_act_quant_zero_point",
       "_per_tensor_scale"},
-     ckpt_dequant_torchao},
-    {".weight", ".scales", ".weight", CKPT_QUANT_MLX, {".biases"}, ckpt_dequant_mlx},
-    {".weight", ".SCB", ".weight", CKPT_QUANT_BNB8, {".weight_format"}, ckpt_dequant_rows},
+     ckpt_dequant_torchao,
+     NULL},
+    {".weight", ".scales", ".weight", CKPT_QUANT_MLX, {".biases"}, ckpt_dequant_mlx, NULL},
+    {".weight", ".SCB", ".weight", CKPT_QUANT_BNB8, {".weight_format"}, ckpt_dequant_rows, NULL},
 };
 
 enum { DQZ_FORMS = sizeof dqz_forms / sizeof *dqz_forms, DQZ_NODES = 1 << 22 };
@@ -197,6 +216,10 @@ static int dqz_weight(ckpt_dequantizing *w, const dqz_form *f, size_t at, size_t
             rc = ckpt_fail(w->err, CKPT_EMISMATCH,
                            "%.200s is stored as floats and, quantized, as '%.150s'", p.name,
                            p.weight->name);
+    }
+    if (rc == CKPT_OK && w->blocks && f->keep) {
+        p.name = p.weight->name;
+        return f->keep(w, &p);
     }
     if (rc == CKPT_OK && w->transposed && f->ways != CKPT_QUANT_SCALED)
         rc = ckpt_fail(w->err, CKPT_EUNSUPPORTED,
@@ -410,15 +433,29 @@ static int dqz_config(ckpt_dequantizing *w)
     return rc;
 }
 
+/* The quantization of the weights, for facts and messages. */
+static const char *dqz_how(const ckpt_dequantizing *w)
+{
+    return w->map->known.quantized ? w->map->known.quantized : "by their scales";
+}
+
+/* Add a fact with a number of weights, unless it is 0. */
+static int dqz_fact(const ckpt_dequantizing *w, const char *key, uint64_t n)
+{
+    return n > 0 ? ckpt_map_fact(w->map, w->err, key, "%" PRIu64 " weight%s (%.100s)", n,
+                                 n == 1 ? "" : "s", dqz_how(w))
+                 : CKPT_OK;
+}
+
 /* Update the facts to the new tensors. */
 static int dqz_facts(const ckpt_dequantizing *w)
 {
     ckpt_facts *facts = &w->map->facts;
     size_t n = 0;
-    int rc = ckpt_map_fact(w->map, w->err, "dequantized", "%" PRIu64 " weight%s (%.100s)",
-                           w->n_made, w->n_made == 1 ? "" : "s",
-                           w->map->known.quantized ? w->map->known.quantized : "by their scales");
+    int rc = dqz_fact(w, "dequantized", w->n_made - w->n_kept);
 
+    if (rc == CKPT_OK)
+        rc = dqz_fact(w, "kept in blocks", w->n_kept);
     for (size_t i = 0; i < facts->n; i++) {
         if (strcmp(facts->at[i].key, "quantized") != 0)
             facts->at[n++] = facts->at[i];
@@ -429,11 +466,18 @@ static int dqz_facts(const ckpt_dequantizing *w)
 
 static int dqz_say(const ckpt_dequantizing *w)
 {
-    int rc = ckpt_map_note(w->map, CKPT_INFO, w->err,
+    const uint64_t n = w->n_made - w->n_kept;
+    int rc = CKPT_OK;
+
+    if (w->n_kept > 0)
+        rc = ckpt_map_note(w->map, CKPT_INFO, w->err,
+                           "%s: kept in blocks: %" PRIu64 " weight%s (%.100s), with the same bits",
+                           ckpt_dequant_path(w), w->n_kept, w->n_kept == 1 ? "" : "s", dqz_how(w));
+    if (rc == CKPT_OK && n > 0)
+        rc = ckpt_map_note(w->map, CKPT_INFO, w->err,
                            "%s: dequantized: %" PRIu64 " weight%s (%.100s), %s where nothing "
                            "else is asked for",
-                           ckpt_dequant_path(w), w->n_made, w->n_made == 1 ? "" : "s",
-                           w->map->known.quantized ? w->map->known.quantized : "by their scales",
+                           ckpt_dequant_path(w), n, n == 1 ? "" : "s", dqz_how(w),
                            ckpt_dtype_name(w->model));
 
     if (rc == CKPT_OK && w->n_others > 0)
@@ -472,10 +516,10 @@ static int dqz_change(ckpt_dequantizing *w)
     return rc == CKPT_OK ? ckpt_quantized_refuse(w->map, "asking for floats", w->err) : rc;
 }
 
-int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err)
+static int dqz_map(ckpt_map *map, bool rounded, bool blocks, ckpt_err *err)
 {
     ckpt_err_clear(err);
-    ckpt_dequantizing w = {.map = map, .model = CKPT_DTYPE_NONE, .rounded = rounded, .err = err};
+    ckpt_dequantizing w = {.map = map, .rounded = rounded, .blocks = blocks, .err = err};
     ckpt_savepoint *saved = NULL;
     int rc;
 
@@ -493,4 +537,14 @@ int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err)
     ckpt_index_free(&w.said);
     ckpt_free(w.gone);
     return rc;
+}
+
+int ckpt_map_dequantize(ckpt_map *map, bool rounded, ckpt_err *err)
+{
+    return dqz_map(map, rounded, false, err);
+}
+
+int ckpt_map_repack(ckpt_map *map, bool rounded, ckpt_err *err)
+{
+    return dqz_map(map, rounded, true, err);
 }

@@ -23,6 +23,19 @@ int ckpt_dequant_mlx(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 int ckpt_dequant_torchao(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 int ckpt_dequant_rows(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 
+/*
+ * Check shapes and dtypes of gpt-oss' MXFP4: [experts, out, blocks, 16] and [experts, out, blocks].
+ */
+int ckpt_dequant_mxfp4_check(const ckpt_dequantizing *w, const ckpt_dequant_parts *p);
+
+/*
+ * Keep a weight in blocks that another format stores too, under its own name: the scales move into
+ * the blocks. gpt-oss' MXFP4 becomes ggml's.
+ *
+ * Errors  as above
+ */
+int ckpt_repack_mxfp4(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
+
 /* Remove torchao's entries from the metadata, after its weights have become floats. */
 void ckpt_dequant_torchao_forget(ckpt_map *map);
 

@@ -32,7 +32,7 @@ typedef struct qsc_way {
 static const qsc_way ways[] = {
     {{"fp8", "", QSC_FLOATS}, "_scale_inv", CKPT_QUANT_SCALED, false},
     {{"fbgemm_fp8", "", "E4M3 with a scale for each row"}, "_scale", CKPT_QUANT_SCALED, false},
-    {{"mxfp4", "", QSC_MXFP4}, "_scales", CKPT_QUANT_SCALED, false},
+    {{"mxfp4", "", QSC_MXFP4 "; gguf keeps the blocks"}, "_scales", CKPT_QUANT_SCALED, false},
     {{QSC_COMPACT, "float-quantized", QSC_FLOATS}, "_scale", CKPT_QUANT_SCALED, false},
     {{QSC_COMPACT, "naive-quantized", "E4M3 or int8 with such scales"},
      "_scale",

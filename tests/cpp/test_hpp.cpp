@@ -763,6 +763,7 @@ static void quantizes(void)
     ckpt::map back = ckpt::open(out);
     CHECK(ckpt::is_quantized(back) && back[up].dtype() == CKPT_F8_E4M3);
     ckpt::dequantize(back, false);
+    ckpt::repack(back, false);
     CHECK(ckpt::dequantize_moments(back) == 0);
     const std::vector<float> is = back[up].read<float>();
     float most = 0, off = 0;

@@ -101,6 +101,7 @@ MODELS = {
     'granite_shared': ('GraniteMoeShared', dict(MIXED, shared_intermediate_size=256), 'refact', ()),
     'gpt_oss': ('GptOss', GPT_OSS, 'gpt-4o', ()),
     'gpt_oss_yarn': ('GptOss', dict(GPT_OSS, rope_parameters=dict(YARN, truncate=False)), 'gpt-4o', ()),
+    'gpt_oss_mxfp4': ('GptOss', dict(GPT_OSS, hidden_size=288), 'gpt-4o', ()),
     'deepseek_v2': ('DeepseekV2', dict(DEEPSEEK, scoring_func='softmax', n_group=1, topk_group=1), 'deepseek-llm', ()),
     # llama.cpp knows a model without q_lora_rank by its number of layers
     'deepseek_v2_lite': ('DeepseekV2', dict(DEEPSEEK, q_lora_rank=None, num_hidden_layers=27, hidden_size=64, intermediate_size=64,
@@ -130,6 +131,8 @@ MODELS = {
         'rope_type': 'llama3', 'rope_theta': 500000.0, 'factor': 16.0, 'low_freq_factor': 1.0, 'high_freq_factor': 1.0,
         'original_max_position_embeddings': 64}), 'llama4', ()),
 }
+# as the hub has it, with the experts in blocks of MXFP4, which stay blocks without --dtype
+BLOCKS = ('gpt_oss_mxfp4',)
 # of a hub's name, with a layer that predicts one more token
 MORE = 'deepseek_v3', 'glm4_moe'
 
@@ -163,6 +166,8 @@ def make(name, folder):
         predict(folder)
     if name == 'qwen3_next_hub':
         older_fields(folder)
+    if name in BLOCKS:
+        to_blocks(folder)
     # of Phi-4 the converter takes another class for a SentencePiece model; add_prefix_space is as the hub has it
     if pre != 'default':
         path = os.path.join(folder, 'tokenizer_config.json')
@@ -226,6 +231,22 @@ def predict(folder):
         json.dump(dict(config, num_nextn_predict_layers=1), f)
 
 
+def to_blocks(folder):
+    """Replace the experts by random blocks: every code, exponents of small numbers."""
+    path = os.path.join(folder, 'model.safetensors')
+    tensors = safetensors.torch.load_file(path)
+    for name in [n for n in tensors if n.endswith('_proj') and '.experts.' in n]:
+        experts, columns, rows = tensors.pop(name).shape
+        tensors[name + '_blocks'] = torch.randint(256, (experts, rows, columns // 32, 16), dtype=torch.uint8)
+        tensors[name + '_scales'] = torch.randint(119, 124, (experts, rows, columns // 32), dtype=torch.uint8)
+    safetensors.torch.save_file(tensors, path, {'format': 'pt'})
+    path = os.path.join(folder, 'config.json')
+    with open(path, encoding='utf-8') as f:
+        config = json.load(f)
+    with open(path, 'w', encoding='utf-8') as f:
+        json.dump(dict(config, quantization_config={'quant_method': 'mxfp4'}), f)
+
+
 def differences(ours, theirs):
     """What tells two files apart."""
     ours, theirs = Reader(ours), Reader(theirs)
@@ -236,8 +257,20 @@ def differences(ours, theirs):
                                 for k in theirs.keys.keys() | ours.keys.keys() if ours.keys.get(k) != theirs.keys.get(k))
 
 
+def compare_blocks(a, name, tmp):
+    """Tensors and keys of a file that keeps blocks, which llama.cpp's converter does whatever type it is asked for."""
+    folder, theirs = os.path.join(tmp, name), os.path.join(tmp, name + '.their.bf16')
+    ours = made(name, tmp)
+    ckpt(a, 'convert', '-qf', folder, ours)
+    ckpt(a, 'verify', '-q', theirs, '--made-from', folder)
+    kinds = {t[0] for n, t in Reader(ours).tensors.items() if n.endswith('_exps.weight')}
+    return differences(ours, theirs) + (['experts are %s' % kinds] if kinds != {'MXFP4'} else [])
+
+
 def compare(a, name, tmp):
     """Tensors and keys in each dtype."""
+    if name in BLOCKS:
+        return compare_blocks(a, name, tmp)
     folder, theirs, problems = os.path.join(tmp, name), os.path.join(tmp, name + '.their.'), []
     for dtype in 'f32', 'f16', 'bf16', *TYPES:
         ours = os.path.join(tmp, '%s.%s.gguf' % (name, dtype))
@@ -248,22 +281,36 @@ def compare(a, name, tmp):
     return problems
 
 
+def made(name, tmp):
+    """Our file with all of the model's values."""
+    return os.path.join(tmp, name + ('.gguf' if name in BLOCKS else '.f32.gguf'))
+
+
 def model_of(folder):
     with open(os.path.join(folder, 'config.json'), encoding='utf-8') as f:
         kind = getattr(transformers, json.load(f)['architectures'][0])
     return kind.from_pretrained(folder, dtype=torch.float32).eval()
 
 
+def said(a, file, first):
+    """What llama.cpp says after some tokens."""
+    return run(os.path.join(a.llama, 'llama_run'), 'say', file, '20', *map(str, first)).split()
+
+
 def says(a, name, tmp):
     """ckpt finds our file complete, and llama.cpp says with it the tokens that transformers says."""
-    ckpt(a, 'verify', '-q', os.path.join(tmp, name + '.f32.gguf'))
+    file = made(name, tmp)
+    ckpt(a, 'verify', '-q', file)
     problems, model = [], model_of(os.path.join(tmp, name))
     for first in (1, 5, 9), (7, 3, 11, 40):
-        said = run(os.path.join(a.llama, 'llama_run'), 'say', os.path.join(tmp, name + '.f32.gguf'), '20', *map(str, first)).split()
-        tokens = model.generate(torch.tensor([first]), max_new_tokens=20, do_sample=False, eos_token_id=None, pad_token_id=0)
-        expected = [str(t) for t in tokens[0, len(first):].tolist()]
-        if len(said) != len(expected) or (said != expected and name not in ROUNDED):
-            problems.append('%s instead of %s' % (said[:8], expected[:8]))
+        if name in BLOCKS: # llama.cpp multiplies them by activations of 8 bits
+            expected = said(a, os.path.join(tmp, name + '.their.bf16'), first)
+        else:
+            tokens = model.generate(torch.tensor([first]), max_new_tokens=20, do_sample=False, eos_token_id=None, pad_token_id=0)
+            expected = [str(t) for t in tokens[0, len(first):].tolist()]
+        ours = said(a, file, first)
+        if len(ours) != len(expected) or (ours != expected and name not in ROUNDED):
+            problems.append('%s instead of %s' % (ours[:8], expected[:8]))
     return problems
 
 
@@ -276,7 +323,7 @@ def back(a, name, tmp):
     """transformers computes the same logits with a folder made of the F32 file."""
     folder = os.path.join(tmp, name + '.back')
     config = ('--config', os.path.join(tmp, name, 'config.json')) if name in STATED else ()
-    ckpt(a, 'convert', '-qf', os.path.join(tmp, name + '.f32.gguf'), folder, '--to', 'hf', *config)
+    ckpt(a, 'convert', '-qf', made(name, tmp), folder, '--to', 'hf', *config)
     off = (logits(folder) - logits(os.path.join(tmp, name))).abs().max().item()
     return ['logits are off by %.2g' % off] if off else []
 

@@ -260,6 +260,30 @@ static bool convert_means_floats(const prepare_args *a)
            (a->write.map && !a->write.own_map);
 }
 
+/*
+ * True if weights whose blocks the target has, too, stay in these blocks: no dtype is asked for, or
+ * the blocks' own.
+ */
+static bool convert_keeps_blocks(ckpt_map *map, const prepare_args *a)
+{
+    const ckpt_target *t = &a->write.target;
+
+    return strcmp(t->format, "gguf") == 0 && t->dtype == CKPT_DTYPE_NONE && !t->mixture &&
+           !t->dtypes && remap_keeps_blocks(map, &a->write);
+}
+
+/* Make the output's weights of quantized ones. */
+static int convert_floats(ckpt_map *map, const prepare_args *a, ckpt_err *err)
+{
+    // an adapter applies to floats, as a program would load them
+    if (a->adapters.n > 0)
+        return ckpt_map_dequantize(map, true, err);
+    if (!convert_means_floats(a))
+        return CKPT_OK;
+    return convert_keeps_blocks(map, a) ? ckpt_map_repack(map, false, err)
+                                        : ckpt_map_dequantize(map, false, err);
+}
+
 /* Apply --quantize; --dtype then applies to the other tensors. */
 static int convert_quantize(ckpt_map *map, prepare_args *a, ckpt_err *err)
 {
@@ -296,15 +320,13 @@ static int convert_check_quantize(const prepare_args *a, ckpt_err *err)
 /* Apply all options that change tensors, in their order. */
 static int convert_shape(ckpt_map *map, prepare_args *a, ckpt_err *err)
 {
-    bool merged = a->adapters.n > 0;
     int rc = CKPT_OK;
 
     // adapters and vocabularies use the model's own names
-    if (merged || a->vocab_size)
+    if (a->adapters.n > 0 || a->vocab_size)
         rc = write_model(map, &a->write, true, convert_others(&a->write), err);
-    // an adapter applies to floats, as a program would load them
-    if (rc == CKPT_OK && (merged || convert_means_floats(a)))
-        rc = ckpt_map_dequantize(map, merged, err);
+    if (rc == CKPT_OK)
+        rc = convert_floats(map, a, err);
     // an adapter may have been trained with more tokens than its base has
     if (rc == CKPT_OK)
         rc = convert_vocab(map, a, err);

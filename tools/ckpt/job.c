@@ -148,8 +148,9 @@ void job_take_counts(convert_job *j, const ckpt_view_counts *n)
 
 bool job_change_at(const convert_job *j, size_t *i, const char **key, const char **text)
 {
-    static const char *const keys[] = {"dequantized", "quantized to", "vocabulary", "untied",
-                                       "tied",        "layout map",   "LoRA names"};
+    static const char *const keys[] = {"dequantized", "kept in blocks", "quantized to",
+                                       "vocabulary",  "untied",         "tied",
+                                       "layout map",  "LoRA names"};
     bool number;
 
     while (ckpt_map_fact_at(j->from, (*i)++, key, text, &number)) {

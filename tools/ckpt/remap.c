@@ -5,19 +5,38 @@
 #include "tools/ckpt/remap.h"
 #include "tools/cli/text.h"
 
+/* The options of maps. */
+static ckpt_remap_opts remap_opts(const write_args *a)
+{
+    return (ckpt_remap_opts){.size = sizeof(ckpt_remap_opts),
+                             .backwards = a->backwards,
+                             .config_text = a->config_text,
+                             .config_name = a->config,
+                             .sizes = a->sizes.n ? a->sizes.at : NULL};
+}
+
+/* The name of the maps to apply, in `needed` if no option names them; NULL: none. */
+static const char *remap_name(char needed[MAPS_NAME], ckpt_map *map, const write_args *a,
+                              ckpt_remap_opts *opts)
+{
+    return a->map && a->own_map ? maps_needed(needed, map, &a->maps, a->map, opts) : a->map;
+}
+
+bool remap_keeps_blocks(ckpt_map *map, const write_args *a)
+{
+    ckpt_remap_opts opts = remap_opts(a), own = opts;
+    char needed[MAPS_NAME];
+    const char *name = remap_name(needed, map, a, &own);
+
+    return name && maps_keep_blocks(map, &a->maps, name, &opts);
+}
+
 int remap_apply(ckpt_map *map, const write_args *a, ckpt_err *err)
 {
-    ckpt_remap_opts opts = {.size = sizeof opts,
-                            .backwards = a->backwards,
-                            .config_text = a->config_text,
-                            .config_name = a->config,
-                            .sizes = a->sizes.n ? a->sizes.at : NULL};
-
+    ckpt_remap_opts opts = remap_opts(a);
     char needed[MAPS_NAME];
-    const char *name = a->map;
+    const char *name = remap_name(needed, map, a, &opts);
 
-    if (name && a->own_map)
-        name = maps_needed(needed, map, &a->maps, a->map, &opts);
     if (!name) {
         if (a->map && a->sizes.n)
             say_warning("--size has no effect: no layout map is needed");

@@ -184,6 +184,32 @@ static const char **maps_sizes(const ckpt_remap *r, const char *const *sizes)
     return out;
 }
 
+bool maps_keep_blocks(ckpt_map *map, const cli_maps *maps, const char *name,
+                      const ckpt_remap_opts *opts)
+{
+    char from[MAPS_NAME];
+    const char *to = strchr(name, ':');
+
+    (void)snprintf(from, sizeof from, "%.*s", (int)strcspn(name, ":"), name);
+    for (size_t i = 0; i < maps->n; i++) {
+        ckpt_remap *r = maps->at[i].map;
+        ckpt_remap_opts own = *opts;
+        bool fits = false;
+        // a map that the user names is applied without a look at the model
+        if (strcmp(maps->at[i].path, name) == 0 || strcmp(maps_base(maps->at[i].path), name) == 0)
+            return ckpt_remap_keeps_blocks(r, own.backwards);
+        if (!to || !maps_leads(r, from, to + 1, &own.backwards))
+            continue;
+        const char **sizes = maps_sizes(r, opts->sizes);
+        own.sizes = sizes;
+        fits = sizes && ckpt_remap_matches(map, r, &own, &fits, NULL) == CKPT_OK && fits;
+        free(sizes);
+        if (fits)
+            return ckpt_remap_keeps_blocks(r, own.backwards);
+    }
+    return false;
+}
+
 /* Refuse a size that none of the named maps knows, because it is probably misspelt. */
 static int maps_check_sizes(const cli_maps *maps, const char *name, const ckpt_remap_opts *opts,
                             ckpt_err *err)

@@ -50,6 +50,15 @@ const char *maps_base(const char *path);
 /* True if the first map of a name joins slices itself (ckpt_remap_keeps_slices). */
 bool maps_keep_slices(const cli_maps *maps, const char *name, bool backwards);
 
+/*
+ * True if a name is that of one map, and this map takes weights of the source in blocks
+ * (ckpt_remap_keeps_blocks).
+ *
+ * opts     config and sizes; backwards: apply a path's map from right to left
+ */
+bool maps_keep_blocks(ckpt_map *map, const cli_maps *maps, const char *name,
+                      const ckpt_remap_opts *opts);
+
 /* The layout that programs for a target expect if the user names no map; NULL: any. */
 const char *maps_default(const char *format, const char *path);
 

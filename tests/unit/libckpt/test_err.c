@@ -128,6 +128,7 @@ static void failures_of_the_rest(void **state)
     FAILS(ckpt_remap_matches(NULL, NULL, NULL, &yes, &err));
     FAILS(ckpt_map_remap(NULL, NULL, NULL, &err));
     FAILS(ckpt_map_dequantize(NULL, true, &err));
+    FAILS(ckpt_map_repack(NULL, true, &err));
     FAILS(ckpt_map_dequantize_moments(NULL, &n, &err));
     FAILS(ckpt_map_quantize(NULL, NULL, &err));
     FAILS(ckpt_map_resize_vocab(NULL, NULL, &err));
@@ -229,6 +230,7 @@ static void changing_works(ckpt_map *map, const char *path)
     WORKS(ckpt_map_remap(map, rules, NULL, &err));
     WORKS(ckpt_map_resize_vocab(map, &(ckpt_vocab_opts){.rows = 6, .tensors = names}, &err));
     WORKS(ckpt_map_dequantize(map, true, &err));
+    WORKS(ckpt_map_repack(map, true, &err));
     WORKS(ckpt_map_dequantize_moments(map, &n, &err));
     WORKS(ckpt_map_warm_start(map, &zero, &err));
     WORKS(ckpt_map_quantize(map, &(ckpt_quantize){.form = "fp8-channel"}, &err));

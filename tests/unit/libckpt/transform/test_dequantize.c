@@ -208,6 +208,91 @@ static void mxfp4(void **state)
     }
 }
 
+/* The same in ggml's blocks: every bit by its place, and the other quantized weights as floats. */
+static void repacked(void **state)
+{
+    static const uint64_t shape[] = {EXPERTS, OUT, GROUPS, 16}, grid[] = {EXPERTS, OUT, GROUPS},
+                          rows[] = {2, 2}, one[] = {2, 1};
+    enum { N = EXPERTS * OUT * GROUPS };
+    static uint8_t blocks[N * 16], scales[N], got[N * 17], part[2 * 17];
+    static float turned[N * 32], kept[N * 32];
+    uint8_t w[4] = {0x38, 0x40, 0x48, 0x30};
+    float scale[2] = {2, 3}, x[4];
+    ckpt_map *map = new_map(), *floats = new_map();
+    ckpt_reader *reader = NULL;
+
+    (void)state;
+    for (unsigned i = 0; i < N; i++)
+        scales[i] = (uint8_t)(i * 5);
+    for (unsigned i = 0; i < sizeof blocks; i++)
+        blocks[i] = (uint8_t)(i * 17 + i / 16);
+    put(map, "e.up_blocks", CKPT_U8, 4, shape, blocks);
+    put(map, "e.up_scales", CKPT_U8, 3, grid, scales);
+    put(map, "w", CKPT_F8_E4M3, 2, rows, w);
+    put(map, "w_scale_inv", CKPT_F32, 2, one, scale);
+    put(floats, "e.up_blocks", CKPT_U8, 4, shape, blocks);
+    put(floats, "e.up_scales", CKPT_U8, 3, grid, scales);
+    assert_int_equal(ckpt_map_repack(map, false, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_dequantize(floats, false, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_tensor_count(map), 2);
+    read_all(map, "w", x, 4);
+    assert_true(x[0] == 2 && x[1] == 4 && x[2] == 12 && x[3] == 1.5f);
+
+    const ckpt_tensor *t = ckpt_map_find(map, "e.up_blocks");
+    assert_non_null(t);
+    assert_true(t->dtype == CKPT_MXFP4 && t->ndim == 3 && t->shape[0] == EXPERTS &&
+                t->shape[1] == OUT && t->shape[2] == IN);
+    assert_int_equal(ckpt_reader_new(&reader, map, NULL), CKPT_OK);
+    assert_int_equal(ckpt_reader_read(reader, t, 0, t->n_elems, CKPT_DTYPE_NONE, got, NULL),
+                     CKPT_OK);
+    for (unsigned i = 0; i < N * 32; i++) {
+        const unsigned block = i / 32, k = i % 32;
+        const unsigned from = blocks[block * 16 + k / 2] >> (k % 2 ? 4 : 0) & 15,
+                       to = got[block * 17 + 1 + k % 16] >> (k < 16 ? 0 : 4) & 15;
+
+        if (from != to || got[block * 17] != scales[block])
+            fail_msg("element %u: %u, expected %u", i, to, from);
+    }
+    // two blocks from the middle, and the values, which have other axes as floats
+    assert_int_equal(ckpt_reader_read(reader, t, 5 * 32, 64, CKPT_DTYPE_NONE, part, NULL), CKPT_OK);
+    assert_memory_equal(part, got + 5 * 17, sizeof part);
+    read_all(map, "e.up_blocks", kept, N * 32);
+    read_all(floats, "e.up", turned, N * 32);
+    for (unsigned i = 0; i < N * 32; i++) {
+        const unsigned e = i / (IN * OUT), r = i / IN % OUT, c = i % IN;
+
+        // -0 becomes +0, which compares equal
+        if (kept[i] != turned[(e * IN + c) * OUT + r])
+            fail_msg("element %u: %.9g", i, (double)kept[i]);
+    }
+    ckpt_reader_free(reader);
+    ckpt_map_free(map);
+    ckpt_map_free(floats);
+}
+
+/* Scales that are none leave the map as it was. */
+static void not_repacked(void **state)
+{
+    static const uint64_t shape[] = {1, 2, 1, 16}, grid[] = {1, 1, 2}, own[] = {1, 2, 1};
+    uint8_t bytes[32] = {0};
+    ckpt_err err = {0};
+
+    (void)state;
+    for (unsigned k = 0; k < 2; k++) {
+        ckpt_map *map = new_map();
+
+        put(map, "e.up_blocks", CKPT_U8, 4, shape, bytes);
+        put(map, "e.up_scales", CKPT_U8, 3, k ? own : grid, bytes);
+        if (k)
+            put(map, "e.up", CKPT_U8, 3, own, bytes);
+        assert_int_equal(ckpt_map_repack(map, false, &err), CKPT_EMISMATCH);
+        assert_non_null(strstr(err.text, k ? "stored as floats and, quantized" : "these are no"));
+        assert_int_equal(ckpt_map_tensor_count(map), 2 + k);
+        assert_int_equal(ckpt_map_find(map, "e.up_blocks")->dtype, CKPT_U8);
+        ckpt_map_free(map);
+    }
+}
+
 /* ---- what a configuration says ---- */
 
 static int scheme_of(ckpt_quant_scheme *scheme, const char *text, char *why)
@@ -310,6 +395,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rows),      cmocka_unit_test(own_dtype),
                                        cmocka_unit_test(exponents), cmocka_unit_test(mxfp4),
+                                       cmocka_unit_test(repacked),  cmocka_unit_test(not_repacked),
                                        cmocka_unit_test(schemes),   cmocka_unit_test(grids)};
 
     return cmocka_run_group_tests_name("dequantize", tests, NULL, NULL);

@@ -176,6 +176,21 @@ static ckpt_map *quantized_badly(void)
     return fp8(3);
 }
 
+/* gpt-oss' MXFP4. */
+static ckpt_map *in_blocks(void)
+{
+    static const uint64_t shape[] = {1, 2, 1, 16};
+    static uint8_t bytes[32];
+    const ckpt_array codes = {.name = "e_blocks", CKPT_U8, 4, shape, bytes},
+                     scales = {.name = "e_scales", CKPT_U8, 3, shape, bytes};
+    ckpt_map *map = NULL;
+
+    assert_int_equal(ckpt_map_new(&map, "memory", NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_put(map, &codes, NULL), CKPT_OK);
+    assert_int_equal(ckpt_map_put(map, &scales, NULL), CKPT_OK);
+    return map;
+}
+
 /* A tied model, and an average of two of its weights. */
 static ckpt_map *averaged(void)
 {
@@ -289,6 +304,11 @@ static int quantize_but_nothing(ckpt_map *map, ckpt_err *err)
 static int dequantize(ckpt_map *map, ckpt_err *err)
 {
     return ckpt_map_dequantize(map, true, err);
+}
+
+static int repack(ckpt_map *map, ckpt_err *err)
+{
+    return ckpt_map_repack(map, false, err);
 }
 
 static int dequantize_moments(ckpt_map *map, ckpt_err *err)
@@ -452,6 +472,7 @@ static void refused_changes(void **state)
         {arrays, quantize_but_nothing},
         {quantized, quantize},
         {quantized_badly, dequantize},
+        {quantized_badly, repack},
         {arrays, resize_unlike},
         {arrays, tie_unlike},
         {arrays, tie_missing},
@@ -496,7 +517,7 @@ static void changes_without_memory(void **state)
         {tied, ckpt_map_untie},   {model, ckpt_map_untie}, {arrays, keep_model},
         {arrays, warm_start},     {model, merge_adapter},  {run_of_adapter, keep_adapter},
         {arrays, put_more},       {arrays, put_metadata},  {arrays, set_folder},
-        {averaged, take_average},
+        {averaged, take_average}, {in_blocks, repack},
     };
 
     (void)state;
