@@ -776,28 +776,3 @@ int ckpt_remap_parse(ckpt_remap **out, const char *name, const char *text, uint6
         ckpt_remap_free(r);
     return rc;
 }
-
-void ckpt_remap_free(ckpt_remap *r)
-{
-    if (!r)
-        return;
-    for (size_t i = 0; i < r->rules.n; i++) {
-        ckpt_vec_free(&r->rules.at[i].term[0]);
-        ckpt_vec_free(&r->rules.at[i].term[1]);
-    }
-    ckpt_vec_free(&r->names);
-    ckpt_vec_free(&r->sizes);
-    ckpt_vec_free(&r->keys);
-    ckpt_vec_free(&r->neutral);
-    ckpt_vec_free(&r->config[0]);
-    ckpt_vec_free(&r->config[1]);
-    ckpt_vec_free(&r->fields[0]);
-    ckpt_vec_free(&r->fields[1]);
-    ckpt_vec_free(&r->asked);
-    ckpt_vec_free(&r->rules);
-    ckpt_vec_free(&r->whens);
-    ckpt_vec_free(&r->only);
-    ckpt_vec_free(&r->strip);
-    ckpt_arena_free(r->arena);
-    ckpt_free(r);
-}
