@@ -3,6 +3,7 @@
  * model.c: reduces a checkpoint to its model, under the model's own names.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ckpt_extra.h"
@@ -18,7 +19,8 @@
 #include "libckpt/transform/keymap/expr.h"
 #include "libckpt/transform/unwrap.h"
 
-enum { MDL_LISTED = 6 }; /* maximum names in a list of what was left out */
+/* MDL_LISTED: maximum names in a list of what was left out.  MDL_PARTS: maximum parts. */
+enum { MDL_LISTED = 6, MDL_PARTS = 32 };
 
 typedef struct mdl_work {
     ckpt_map *map;
@@ -36,26 +38,89 @@ static bool mdl_has(const ckpt_whole_part *p, const ckpt_tensor *t)
     return ckpt_whole_below(p, t->name) != SIZE_MAX;
 }
 
-/* The number of the map's tensors in a part. */
-static uint64_t mdl_count(const ckpt_map *map, const ckpt_whole_part *p)
-{
-    uint64_t n = 0;
+/* The path of a part, and the part's place. */
+typedef struct mdl_path {
+    const char *path;
+    size_t n, at;
+} mdl_path;
 
-    for (size_t i = 0; i < map->tensors.n; i++)
-        n += mdl_has(p, map->tensors.at[i]);
-    return n;
+/* For qsort and bsearch. */
+static int mdl_by_path(const void *pa, const void *pb)
+{
+    const mdl_path *a = pa, *b = pb;
+    const int order = memcmp(a->path, b->path, a->n < b->n ? a->n : b->n);
+
+    return order != 0 ? order : (a->n > b->n) - (a->n < b->n);
+}
+
+/* The parts' numbers of tensors in the map. */
+typedef struct mdl_counts {
+    uint64_t *of;      /* for each part */
+    const char *other; /* the first tensor in no part; NULL: none */
+} mdl_counts;
+
+/* Count a tensor in the parts whose path has these n bytes; false: there are none. */
+static bool mdl_count_in(mdl_counts *c, const ckpt_whole *all, const mdl_path *path,
+                         const ckpt_tensor *t, size_t n)
+{
+    const mdl_path key = {.path = t->name, .n = n};
+    const mdl_path *p = bsearch(&key, path, all->part.n, sizeof *path, mdl_by_path);
+    bool found = false;
+
+    while (p && p > path && mdl_by_path(p - 1, &key) == 0)
+        p--;
+    for (; p && p < path + all->part.n && mdl_by_path(p, &key) == 0; p++) {
+        const bool has = mdl_has(&all->part.at[p->at], t);
+        c->of[p->at] += has;
+        found = found || has;
+    }
+    return found;
+}
+
+/* Count the tensors of each part; the caller frees c->of. */
+static int mdl_count(mdl_counts *c, const mdl_work *w)
+{
+    const ckpt_whole *all = &w->whole;
+    mdl_path *path = ckpt_alloc((all->part.n + 1) * sizeof *path);
+
+    *c = (mdl_counts){.of = ckpt_alloc((all->part.n + 1) * sizeof *c->of)};
+    for (size_t i = 0; path && i < all->part.n; i++) {
+        const char *text = all->part.at[i].path;
+        path[i] = (mdl_path){.path = text, .n = strlen(text), .at = i};
+    }
+    if (path && all->part.n > 1)
+        qsort(path, all->part.n, sizeof *path, mdl_by_path);
+    for (size_t i = 0; path && c->of && all->part.n > 0 && i < w->map->tensors.n; i++) {
+        const ckpt_tensor *t = w->map->tensors.at[i];
+        bool found = mdl_count_in(c, all, path, t, 0);
+        for (const char *dot = strchr(t->name, '.'); dot; dot = strchr(dot + 1, '.'))
+            found = mdl_count_in(c, all, path, t, (size_t)(dot - t->name)) || found;
+        c->other = found || c->other ? c->other : t->name;
+    }
+    const bool fits = path && c->of;
+    ckpt_free(path);
+    if (!fits) {
+        ckpt_free(c->of);
+        c->of = NULL;
+    }
+    return fits ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
 /* Drop parts that have no tensors in the map, because the caller has left them out. */
 static int mdl_present(mdl_work *w)
 {
+    mdl_counts c;
     size_t kept = 0;
+    int rc = mdl_count(&c, w);
 
+    if (rc != CKPT_OK)
+        return rc;
     for (size_t i = 0; i < w->whole.part.n; i++) {
         const ckpt_whole_part p = w->whole.part.at[i];
-        if (mdl_count(w->map, &p) > 0 || (p.kind == CKPT_WHOLE_OPTIMIZER && p.n > 0))
+        if (c.of[i] > 0 || (p.kind == CKPT_WHOLE_OPTIMIZER && p.n > 0))
             w->whole.part.at[kept++] = p;
     }
+    ckpt_free(c.of);
     w->whole.part.n = kept;
     return ckpt_whole_choose(&w->whole, w->err);
 }
@@ -64,33 +129,36 @@ static int mdl_present(mdl_work *w)
 static const char *mdl_left(const mdl_work *w, uint64_t *n)
 {
     const ckpt_whole_part *model = &w->whole.part.at[w->whole.model];
-    const char *text = "", *other = NULL;
-    uint64_t listed = 0;
+    const char *text = "";
+    uint64_t listed = 0, more = 0, n_parts = 0;
+    mdl_counts c;
 
     *n = 0;
-    for (size_t i = 0; i < w->map->tensors.n; i++) {
-        const ckpt_tensor *t = w->map->tensors.at[i];
-        bool in_part = false;
-
-        for (size_t k = 0; k < w->whole.part.n; k++)
-            in_part = in_part || mdl_has(&w->whole.part.at[k], t);
-        other = in_part || other ? other : t->name;
-        *n += !mdl_has(model, t);
-    }
+    if (mdl_count(&c, w) != CKPT_OK)
+        return NULL;
+    for (size_t i = 0; i < w->map->tensors.n; i++)
+        *n += !mdl_has(model, w->map->tensors.at[i]);
     for (size_t i = 0; text && i < w->whole.part.n; i++) {
         const ckpt_whole_part *p = &w->whole.part.at[i];
-        uint64_t has = mdl_count(w->map, p);
-        if (p == model || has == 0)
+        if (p == model || c.of[i] == 0)
             continue;
-        listed += has;
-        text = ckpt_arena_printf(w->map->arena, "%s%s%.80s (%s, %" PRIu64 " tensor%s)", text,
-                                 *text ? ", " : "", p->path, ckpt_whole_kind_text(p->kind), has,
-                                 has == 1 ? "" : "s");
+        listed += c.of[i];
+        if (n_parts++ >= MDL_PARTS)
+            more += c.of[i];
+        else
+            text = ckpt_arena_printf(w->map->arena, "%s%s%.80s (%s, %" PRIu64 " tensor%s)", text,
+                                     *text ? ", " : "", p->path, ckpt_whole_kind_text(p->kind),
+                                     c.of[i], c.of[i] == 1 ? "" : "s");
     }
+    if (text && more > 0)
+        text = ckpt_arena_printf(w->map->arena,
+                                 "%s, %" PRIu64 " more such members (%" PRIu64 " tensors)", text,
+                                 n_parts - MDL_PARTS, more);
     if (text && *n > listed)
         text = ckpt_arena_printf(w->map->arena, "%s%s%" PRIu64 " other tensor%s (%.80s%s)", text,
                                  *text ? ", " : "", *n - listed, *n - listed == 1 ? "" : "s",
-                                 other ? other : "", *n - listed == 1 ? "" : " ...");
+                                 c.other ? c.other : "", *n - listed == 1 ? "" : " ...");
+    ckpt_free(c.of);
     return text;
 }
 
@@ -161,12 +229,16 @@ static int mdl_no_model(const mdl_work *w)
 {
     uint64_t n_state = 0;
     size_t at = 0;
+    mdl_counts c;
+    int rc = mdl_count(&c, w);
 
+    if (rc != CKPT_OK)
+        return rc;
     for (size_t i = 0; i < w->whole.part.n; i++) {
-        uint64_t n = mdl_count(w->map, &w->whole.part.at[i]);
-        at = n > 0 ? i : at;
-        n_state += n;
+        at = c.of[i] > 0 ? i : at;
+        n_state += c.of[i];
     }
+    ckpt_free(c.of);
     if (n_state == 0 || n_state >= w->map->tensors.n)
         return CKPT_OK;
     return ckpt_fail(
