@@ -6,11 +6,16 @@
 #include "libckpt/init_state/groups.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "libckpt/base/index.h"
+#include "libckpt/base/mem.h"
+
 /* EMP_DEPTH: schedulers inside of SequentialLR and ChainedScheduler.  EMP_NODES: values that are
- * compared. */
-enum { EMP_DEPTH = 4, EMP_NODES = 1 << 12 };
+ * compared.  EMP_ALIKE: entries with one hash that are compared.  EMP_HASHED: elements of a list
+ * that its hash depends on. */
+enum { EMP_DEPTH = 4, EMP_NODES = 1 << 12, EMP_ALIKE = 32, EMP_HASHED = 512 };
 
 /* Remove the entries of empty groups from a list with an entry for each group. */
 static void emp_cut(const ckpt_state *s, ckpt_seq *list)
@@ -53,26 +58,54 @@ static void emp_schedule(const ckpt_state *s, ckpt_value *schedule, unsigned dep
     }
 }
 
+/* For qsort and bsearch. */
+static int emp_by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* List the settings of groups with parameters, sorted; the caller frees the list. */
+static const char **emp_settings(const ckpt_state *s, size_t *n)
+{
+    const char **key;
+    uint64_t most = 1;
+
+    *n = 0;
+    for (size_t g = 0; g < s->group.n; g++)
+        most += ckpt_value_map(s->group.at[g].fields).n;
+    key = ckpt_alloc((size_t)most * sizeof *key);
+    for (size_t g = 0; key && g < s->group.n; g++) {
+        ckpt_dict all = ckpt_value_map(s->group.at[g].n > 0 ? s->group.at[g].fields : NULL);
+        for (uint64_t i = 0; i < all.n; i++) {
+            if (all.at[i].key->kind == CKPT_V_STR)
+                key[(*n)++] = all.at[i].key->as.text.at;
+        }
+    }
+    if (*n > 1)
+        qsort(key, *n, sizeof *key, emp_by_text);
+    return key;
+}
+
 /* Name the settings of empty groups that no other group has. */
 static int emp_name_settings(ckpt_map *map, const ckpt_state *s, ckpt_err *err)
 {
-    int rc = CKPT_OK;
+    size_t n;
+    const char **usual = emp_settings(s, &n);
+    int rc = usual ? CKPT_OK : ckpt_fail_memory(err);
 
     for (size_t g = 0; g < s->group.n; g++) {
         ckpt_dict all = ckpt_value_map(s->group.at[g].n == 0 ? s->group.at[g].fields : NULL);
         for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
             const ckpt_value *key = all.at[i].key;
-            bool text = key->kind == CKPT_V_STR, usual = false;
-            for (size_t k = 0; text && k < s->group.n && !usual; k++)
-                usual = s->group.at[k].n > 0 &&
-                        ckpt_value_get(s->group.at[k].fields, key->as.text.at) != NULL;
-            if (!usual)
+            bool text = key->kind == CKPT_V_STR;
+            if (!text || !bsearch(&key->as.text.at, usual, n, sizeof *usual, emp_by_text))
                 rc = ckpt_map_note(map, CKPT_WARNING, err,
                                    "%s: param_groups/%zu/%.200s is left out with its group, which "
                                    "has no parameters",
                                    map->path, g, text ? key->as.text.at : "...");
         }
     }
+    ckpt_free((void *)usual);
     return rc;
 }
 
@@ -95,21 +128,73 @@ static int emp_name_entry(ckpt_map *map, const ckpt_pair *list, uint64_t i, ckpt
     return rc;
 }
 
+/* An entry of a list of the schedule, and a hash that equal entries share. */
+typedef struct emp_entry {
+    uint32_t hash;
+    const ckpt_value *value;
+} emp_entry;
+
+/* Hash a value; only numbers, texts and lists of them contribute more than their kind. */
+static uint32_t emp_hash(const ckpt_value *v, unsigned depth)
+{
+    const ckpt_seq seq = ckpt_value_seq(v);
+    uint32_t hash = ckpt_hash_u64(v->kind);
+    int64_t number;
+
+    if (v->kind == CKPT_V_STR)
+        return ckpt_hash_bytes(v->as.text.at, v->as.text.n, hash);
+    if (v->kind == CKPT_V_INT && ckpt_value_as_int(v, &number))
+        return hash ^ ckpt_hash_u64((uint64_t)number);
+    if (v->kind != CKPT_V_LIST && v->kind != CKPT_V_TUPLE)
+        return hash;
+    for (uint64_t i = 0; depth > 0 && i < seq.n && i < EMP_HASHED; i++)
+        hash = hash * 31 + emp_hash(seq.at[i], depth - 1);
+    return hash;
+}
+
+/* For qsort and bsearch. */
+static int emp_by_hash(const void *pa, const void *pb)
+{
+    const emp_entry *a = pa, *b = pb;
+
+    return (a->hash > b->hash) - (a->hash < b->hash);
+}
+
+/* True if a value is a number, or equals one of the n sorted entries. */
+static bool emp_is_usual(const emp_entry *usual, size_t n, const ckpt_value *v)
+{
+    const emp_entry key = {.hash = emp_hash(v, 1)};
+    const emp_entry *at = n > 0 ? bsearch(&key, usual, n, sizeof *usual, emp_by_hash) : NULL;
+
+    while (at && at > usual && at[-1].hash == key.hash)
+        at--;
+    for (unsigned tried = 0; at && at < usual + n && at->hash == key.hash && tried < EMP_ALIKE;
+         at++, tried++) {
+        if (ckpt_value_equal(v, at->value, EMP_NODES))
+            return true;
+    }
+    return v->kind == CKPT_V_NONE || v->kind == CKPT_V_INT || v->kind == CKPT_V_FLOAT;
+}
+
 /* Name the entries of empty groups in a list of the schedule that are no numbers and not usual. */
 static int emp_name_list(ckpt_map *map, const ckpt_state *s, const ckpt_pair *list, ckpt_err *err)
 {
-    ckpt_seq all = ckpt_value_seq(list->value);
-    int rc = CKPT_OK;
+    const ckpt_seq all = ckpt_value_seq(list->value);
+    emp_entry *usual = ckpt_alloc((size_t)(all.n + 1) * sizeof *usual);
+    size_t n = 0;
+    int rc = usual ? CKPT_OK : ckpt_fail_memory(err);
 
+    for (uint64_t i = 0; usual && i < all.n; i++) {
+        if (s->group.at[i].n > 0)
+            usual[n++] = (emp_entry){.hash = emp_hash(all.at[i], 1), .value = all.at[i]};
+    }
+    if (n > 1)
+        qsort(usual, n, sizeof *usual, emp_by_hash);
     for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
-        const ckpt_value *v = all.at[i];
-        bool usual = s->group.at[i].n > 0 || v->kind == CKPT_V_NONE || v->kind == CKPT_V_INT ||
-                     v->kind == CKPT_V_FLOAT;
-        for (uint64_t k = 0; k < all.n && !usual; k++)
-            usual = s->group.at[k].n > 0 && ckpt_value_equal(v, all.at[k], EMP_NODES);
-        if (!usual)
+        if (s->group.at[i].n == 0 && !emp_is_usual(usual, n, all.at[i]))
             rc = emp_name_entry(map, list, i, err);
     }
+    ckpt_free(usual);
     return rc;
 }
 
