@@ -25,6 +25,16 @@ typedef struct rnm_bare {
     const ckpt_ranks_item *item;
 } rnm_bare;
 
+/* A kind of state: the bytes of a name before its number, "exp_avg/". */
+typedef struct rnm_kind {
+    const char *name;
+    size_t n;
+    bool single; /* each tensor has one element, such as a step count of shape [1] */
+    bool shaped; /* a tensor has axes */
+} rnm_kind;
+
+enum { RNM_KINDS = 32 }; /* more than any optimizer has */
+
 /* The advice in messages about an unknown order. */
 #define RNM_HELP                                                                                   \
     "; give their names in the optimizer's order (--order FILE; order_text in "                    \
@@ -42,6 +52,8 @@ typedef struct rnm_finder {
     size_t *at;                     /* by number: index in param */
     bool by_model;                  /* numbers follow the model, not the groups */
     rnm_bare *bare;                 /* the model's names, sorted; NULL: not yet needed */
+    rnm_kind kind[RNM_KINDS];       /* the kinds of state that were asked for */
+    size_t n_kinds;
     ckpt_err *err;
 } rnm_finder;
 
@@ -230,17 +242,34 @@ static uint64_t rnm_number(const rnm_finder *f, const ckpt_ranks_item *item)
     return number;
 }
 
-/* True for a kind of state with the shapes of parameters: exp_avg, but not step. */
-static bool rnm_has_shape(const rnm_finder *f, const ckpt_ranks_item *item)
+/* True for a tensor with one element, whole, such as a step count of shape [1]. */
+static bool rnm_has_one(const ckpt_ranks_item *item)
+{
+    return item->kind == CKPT_RANKS_PLAIN && item->ndim == 1 && item->shape[0] == 1;
+}
+
+/* The kind of a state tensor; NULL: it is none of the first RNM_KINDS. */
+static const rnm_kind *rnm_kind_of(rnm_finder *f, const ckpt_ranks_item *item)
 {
     const ckpt_ranks_items *all = &f->out->optim->item;
-    size_t kind = (size_t)(strrchr(item->name, '/') + 1 - item->name);
+    const size_t n = (size_t)(strrchr(item->name, '/') + 1 - item->name);
+    rnm_kind made = {.name = item->name, .n = n, .single = true};
+    size_t at = 0;
 
+    while (at < f->n_kinds && (f->kind[at].n != n || memcmp(f->kind[at].name, item->name, n) != 0))
+        at++;
+    if (at < f->n_kinds)
+        return &f->kind[at];
+    if (at == RNM_KINDS)
+        return NULL;
     for (size_t i = 0; i < all->n; i++) {
-        if (all->at[i].ndim > 0 && strncmp(all->at[i].name, item->name, kind) == 0)
-            return true;
+        if (strncmp(all->at[i].name, item->name, n) != 0)
+            continue;
+        made.single = made.single && rnm_has_one(&all->at[i]);
+        made.shaped = made.shaped || all->at[i].ndim > 0;
     }
-    return false;
+    f->kind[f->n_kinds++] = made;
+    return &f->kind[at];
 }
 
 /* Use state without axes for parameters without axes, which have no other. */
@@ -251,38 +280,42 @@ static void rnm_scalars(rnm_finder *f)
     for (size_t i = 0; i < all->n; i++) {
         const ckpt_ranks_item *item = &all->at[i];
         uint64_t number = rnm_number(f, item);
-        if (item->ndim == 0 && number < f->out->n && !f->moment[number] && rnm_has_shape(f, item))
+        if (item->ndim != 0 || number >= f->out->n || f->moment[number])
+            continue;
+        const rnm_kind *kind = rnm_kind_of(f, item);
+        if (kind && kind->shaped) // exp_avg, but not step
             f->moment[number] = item;
     }
 }
 
-/*
- * True for a kind of state with one element for each parameter, such as a step count of shape [1]:
- * pieces of flat parameters are larger, unless all parameters are tiny.
- */
-static bool rnm_is_single(const rnm_finder *f, const ckpt_ranks_item *item)
+/* True if a parameter is larger than the number of ranks: its pieces have several elements. */
+static bool rnm_any_large(const rnm_finder *f)
 {
-    const ckpt_ranks_items *all = &f->out->optim->item;
-    size_t kind = (size_t)(strrchr(item->name, '/') + 1 - item->name);
-    bool large = false;
     uint64_t n;
 
-    if (item->kind != CKPT_RANKS_PLAIN || item->ndim != 1 || item->shape[0] != 1)
-        return false;
-    for (size_t i = 0; i < f->n_params && !large; i++)
-        large = ckpt_shape_elems(f->param[i]->shape, f->param[i]->ndim, &n) && n > f->out->group;
-    for (size_t i = 0; i < all->n && large; i++) {
-        const ckpt_ranks_item *o = &all->at[i];
-        if (strncmp(o->name, item->name, kind) == 0)
-            large = o->kind == CKPT_RANKS_PLAIN && o->ndim == 1 && o->shape[0] == 1;
+    for (size_t i = 0; i < f->n_params; i++) {
+        if (ckpt_shape_elems(f->param[i]->shape, f->param[i]->ndim, &n) && n > f->out->group)
+            return true;
     }
-    return large;
+    return false;
+}
+
+/*
+ * True for a kind of state with one element for each parameter: pieces of flat parameters are
+ * larger, unless all parameters are tiny.
+ */
+static bool rnm_is_single(rnm_finder *f, const ckpt_ranks_item *item)
+{
+    const rnm_kind *kind = rnm_has_one(item) ? rnm_kind_of(f, item) : NULL;
+
+    return kind && kind->single;
 }
 
 /* Find a state tensor for each number, and the form of the state. */
 static void rnm_moments(rnm_finder *f)
 {
     const ckpt_ranks_items *all = &f->out->optim->item;
+    const bool large = rnm_any_large(f);
     bool parts = false, flat = false, whole = false;
 
     for (size_t i = 0; i < f->n_params; i++)
@@ -290,7 +323,7 @@ static void rnm_moments(rnm_finder *f)
     for (size_t i = 0; i < all->n; i++) {
         const ckpt_ranks_item *item = &all->at[i];
         uint64_t number = rnm_number(f, item);
-        if (item->ndim == 0 || number >= f->out->n || rnm_is_single(f, item))
+        if (item->ndim == 0 || number >= f->out->n || (large && rnm_is_single(f, item)))
             continue;
         if (!f->moment[number])
             f->moment[number] = item;

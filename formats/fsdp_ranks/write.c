@@ -375,7 +375,8 @@ static ckpt_value *rwr_state(rwr_writer *w, const ckpt_group *g, size_t number)
         const ckpt_tensor *t = ckpt_state_moment(w->job->from, w->job->state, w->kind[k], param);
         if (!t)
             continue;
-        if (t->ndim == 0)
+        // FSDP shards state with the parameter's shape, and keeps a step count of shape [1] whole
+        if (t->ndim == 0 || (t->n_elems == 1 && param->n_elems != 1))
             ckpt_tt_put(&w->tree, out, w->kind[k],
                         ckpt_tt_whole(&w->tree, t->owner ? t->owner : t, t->dtype));
         else
