@@ -193,6 +193,34 @@ static int lay_unchanged(ckpt_map *to, const ckpt_map *from, ckpt_dtype wanted, 
     return rc;
 }
 
+/* Report n tensors, such as `name`, that keep F32; hint: how they do not. */
+static int lay_wide(ckpt_map *to, uint64_t n, const char *name, const char *hint, ckpt_err *err)
+{
+    return ckpt_map_note(to, CKPT_INFO, err,
+                         "%" PRIu64 " tensor%s, such as %.200s, keep%s F32, in which Megatron and "
+                         "transformers hold them in a model of any dtype%s",
+                         n, n == 1 ? "" : "s", name, n == 1 ? "s" : "", hint ? hint : "");
+}
+
+/* Report tensors of a model for a run that keep F32: its driver has chosen their dtypes. */
+static int lay_run_wide(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
+                        ckpt_err *err)
+{
+    uint64_t n = 0;
+    const char *name = NULL;
+
+    if (!(ckpt_format_caps(target->format) & (CKPT_TAKES_WEIGHTS | CKPT_TAKES_GRID)))
+        return CKPT_OK;
+    for (size_t i = 0; i < from->tensors.n; i++) {
+        const ckpt_tensor *t = from->tensors.at[i];
+        if (t->role < CKPT_ROLE_STATE && ckpt_dtype_stays(t->name, t->dtype, target->dtype)) {
+            n++;
+            name = t->name;
+        }
+    }
+    return n > 0 ? lay_wide(to, n, name, NULL, err) : CKPT_OK;
+}
+
 /* Add all tensors with their dtypes, and report exceptions. */
 static int lay_all(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
@@ -208,13 +236,10 @@ static int lay_all(ckpt_map *to, const ckpt_map *from, const ckpt_target *target
     if (rc == CKPT_OK && target->dtypes)
         rc = lay_held(&w);
     if (rc == CKPT_OK && w.n_wide > 0)
-        rc =
-            ckpt_map_note(to, CKPT_INFO, err,
-                          "%" PRIu64 " tensor%s, such as %.200s, keep%s F32, in which Megatron and "
-                          "transformers hold them in a model of any dtype (--dtype %s:'*' converts "
-                          "them, too)",
-                          w.n_wide, w.n_wide == 1 ? "" : "s", w.wide, w.n_wide == 1 ? "s" : "",
-                          ckpt_dtype_name(target->dtype));
+        rc = lay_wide(to, w.n_wide, w.wide,
+                      ckpt_arena_printf(to->arena, " (--dtype %s:'*' converts them, too)",
+                                        ckpt_dtype_name(target->dtype)),
+                      err);
     if (rc == CKPT_OK && target->dtype != CKPT_DTYPE_NONE)
         rc = lay_unchanged(to, from, target->dtype, err);
     ckpt_vec_free(&w.rules);
@@ -486,6 +511,8 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
         rc = lay_files(to, from, target, err);
     if (rc == CKPT_OK)
         rc = lay_whole(to, from, target, err);
+    if (rc == CKPT_OK && lay_makes_tensors(target->format))
+        rc = lay_run_wide(to, from, target, err);
     if (rc == CKPT_OK && lay_makes_tensors(target->format))
         rc = ckpt_ranked_lost(to, from, err);
     if (rc == CKPT_OK && !to->claim.made)
