@@ -381,9 +381,11 @@ int main(int argc, char **argv)
     if (rc != CKPT_OK && rc != CKPT_EDIFFERS && !out_begun() && main_wants_json(argc, argv))
         main_json(rc, &err);
 
-    // phase 3: the outcome.  Lost output turns success into a failure, but does not hide a failure
+    // phase 3: the outcome.  Lost output turns success into a failure, but does not hide a failure;
+    // callbacks that print stop the library's work when the output is lost
     int written = out_close(&lost);
-    if (written != CKPT_OK && (rc == CKPT_OK || rc == CKPT_EDIFFERS)) {
+    const bool stopped = rc == CKPT_ECANCELED && !progress_signal();
+    if (written != CKPT_OK && (rc == CKPT_OK || rc == CKPT_EDIFFERS || stopped)) {
         int status = ranks_close(main_end(verb, written, &lost));
         if (out_unread())
             out_die();
