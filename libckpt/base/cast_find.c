@@ -61,6 +61,7 @@ CFD_WRITTEN(Q3_K)
 CFD_WRITTEN(Q4_K)
 CFD_WRITTEN(Q5_K)
 CFD_WRITTEN(Q6_K)
+CFD_WRITTEN(MXFP4)
 
 CFD_READ(Q4_0)
 CFD_READ(Q4_1)
@@ -89,13 +90,14 @@ static const struct {
             CFD_WRITTEN_ROWS(Q8_0, ckpt_quant_q8_0) CFD_WRITTEN_ROWS(Q2_K, ckpt_quant_q2_k)
                 CFD_WRITTEN_ROWS(Q3_K, ckpt_quant_q3_k) CFD_WRITTEN_ROWS(Q4_K, ckpt_quant_q4_k)
                     CFD_WRITTEN_ROWS(Q5_K, ckpt_quant_q5_k) CFD_WRITTEN_ROWS(Q6_K, ckpt_quant_q6_k)
-                        CFD_READ_ROWS(Q4_0) CFD_READ_ROWS(Q4_1) CFD_READ_ROWS(Q5_0)
-                            CFD_READ_ROWS(Q5_1) CFD_READ_ROWS(Q8_0) CFD_READ_ROWS(Q2_K)
-                                CFD_READ_ROWS(Q3_K) CFD_READ_ROWS(Q4_K) CFD_READ_ROWS(Q5_K)
-                                    CFD_READ_ROWS(Q6_K) CFD_READ_ROWS(Q8_K) CFD_READ_ROWS(IQ4_NL)
-                                        CFD_READ_ROWS(IQ4_XS) CFD_READ_ROWS(TQ1_0)
-                                            CFD_READ_ROWS(TQ2_0) CFD_READ_ROWS(MXFP4)
-                                                CFD_READ_ROWS(NVFP4)};
+                        CFD_WRITTEN_ROWS(MXFP4, ckpt_quant_mxfp4) CFD_READ_ROWS(Q4_0)
+                            CFD_READ_ROWS(Q4_1) CFD_READ_ROWS(Q5_0) CFD_READ_ROWS(Q5_1)
+                                CFD_READ_ROWS(Q8_0) CFD_READ_ROWS(Q2_K) CFD_READ_ROWS(Q3_K)
+                                    CFD_READ_ROWS(Q4_K) CFD_READ_ROWS(Q5_K) CFD_READ_ROWS(Q6_K)
+                                        CFD_READ_ROWS(Q8_K) CFD_READ_ROWS(IQ4_NL)
+                                            CFD_READ_ROWS(IQ4_XS) CFD_READ_ROWS(TQ1_0)
+                                                CFD_READ_ROWS(TQ2_0) CFD_READ_ROWS(MXFP4)
+                                                    CFD_READ_ROWS(NVFP4)};
 
 /* The function for a conversion between blocks and floats. */
 static ckpt_cast_fn cfd_blocks(ckpt_dtype to, ckpt_dtype from)

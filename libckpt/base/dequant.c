@@ -249,19 +249,9 @@ static void dq_tq2_0(float *to, const uint8_t *p)
         to[i] = (float)((p[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3) - 1) * d;
 }
 
-/* Half of the power of two of an exponent byte, because levels are doubled. */
-static float dq_e8m0_half(uint8_t e)
-{
-    const uint32_t bits = e < 2 ? UINT32_C(0x00200000) << e : (uint32_t)(e - 1) << 23;
-    float x;
-
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 static void dq_mxfp4(float *to, const uint8_t *p)
 {
-    dq_nibbles(to, p + 1, 16, dq_e2m1, dq_e8m0_half(p[0]));
+    dq_nibbles(to, p + 1, 16, dq_e2m1, ckpt_quant_e8m0_half(p[0]));
 }
 
 /*

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quant.c: quantizes to block types of 32 values with one scale (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0).
+ * quant.c: quantizes to block types of 32 values with one scale (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0,
+ * MXFP4).
  *
- * The values are divided by the unrounded scale, which is stored as F16. Sources: ggml-quants.c,
- * quantize_row_q4_0_ref and its variants.
+ * The values are divided by the unrounded scale, which is stored as F16; MXFP4 has powers of two.
+ * Sources: ggml-quants.c, quantize_row_q4_0_ref and its variants.
  */
 #include "libckpt/base/quant.h"
 
@@ -23,6 +24,15 @@ float ckpt_half_get(const uint8_t *p)
 void ckpt_half_put(uint8_t *p, float x)
 {
     ckpt_cast_find_portable(CKPT_F16, CKPT_F32)(p, &x, 1);
+}
+
+float ckpt_quant_e8m0_half(uint8_t byte)
+{
+    const uint32_t bits = byte < 2 ? UINT32_C(0x00200000) << byte : (uint32_t)(byte - 1) << 23;
+    float x;
+
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 
 /* Convert to an integer like x86: overflow gives the smallest int. */
@@ -158,5 +168,69 @@ void ckpt_quant_q8_0(void *restrict dst, const void *restrict src, size_t n_elem
         ckpt_half_put(to, d);
         for (int k = 0; k < QT_BLOCK; k++)
             to[2 + k] = (uint8_t)qt_int(roundf(x[k] * inverse));
+    }
+}
+
+/* Twice the values of E2M1; code 8 would be -0, which ggml's integers lack. */
+static const float qt_e2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+/*
+ * Find for each value the nearest of the 16 products of a code and the scale; of two that are
+ * equally near, the one with the smaller code. This is the definition, for products that overflow
+ * and values that are not finite.
+ */
+static void qt_nearest_of_all(uint8_t *level, const float *x, float scale)
+{
+    for (int i = 0; i < QT_BLOCK; i++) {
+        float best = fabsf(qt_e2m1[0] * scale - x[i]);
+
+        level[i] = 0;
+        for (int k = 1; k < 16; k++) {
+            const float off = fabsf(qt_e2m1[k] * scale - x[i]);
+
+            level[i] = off < best ? (uint8_t)k : level[i];
+            best = off < best ? off : best;
+        }
+    }
+}
+
+/*
+ * The same by the middles between products, which are exact, as the scale is a power of two: a
+ * value in the middle gets the smaller code.
+ */
+static void qt_nearest(uint8_t *level, const float *x, float scale)
+{
+    static const float middle[7] = {0.5f, 1.5f, 2.5f, 3.5f, 5, 7, 10};
+    int32_t code[QT_BLOCK] = {0};
+
+    for (int k = 0; k < 7; k++) {
+        const float least = middle[k] * scale;
+
+        for (int i = 0; i < QT_BLOCK; i++)
+            code[i] += fabsf(x[i]) > least;
+    }
+    for (int i = 0; i < QT_BLOCK; i++)
+        level[i] = (uint8_t)(code[i] + (code[i] > 0 && x[i] < 0 ? 8 : 0));
+}
+
+/* The scale is a power of two near max / 4: its exponent + 127 is the block's first byte. */
+void ckpt_quant_mxfp4(void *restrict dst, const void *restrict src, size_t n_elems)
+{
+    enum { LARGEST = 252 }; // the exponent of the largest scale by which 12 is finite
+    uint8_t *to = dst, level[QT_BLOCK];
+    float x[QT_BLOCK];
+
+    for (size_t i = 0; i < n_elems; i += QT_BLOCK, to += 17) {
+        float most = 0;
+
+        memcpy(x, (const uint8_t *)src + i * sizeof *x, sizeof x);
+        for (int k = 0; k < QT_BLOCK; k++)
+            most = most < fabsf(x[k]) ? fabsf(x[k]) : most;
+        to[0] = most > 0 ? (uint8_t)qt_int(floorf(log2f(most)) - 2 + 127) : 0;
+        if (isfinite(most) && to[0] <= LARGEST)
+            qt_nearest(level, x, ckpt_quant_e8m0_half(to[0]));
+        else
+            qt_nearest_of_all(level, x, ckpt_quant_e8m0_half(to[0]));
+        ckpt_quant_pack(to + 1, NULL, level);
     }
 }

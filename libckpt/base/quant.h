@@ -25,6 +25,7 @@ void ckpt_quant_q3_k(void *restrict dst, const void *restrict src, size_t n_elem
 void ckpt_quant_q4_k(void *restrict dst, const void *restrict src, size_t n_elems);
 void ckpt_quant_q5_k(void *restrict dst, const void *restrict src, size_t n_elems);
 void ckpt_quant_q6_k(void *restrict dst, const void *restrict src, size_t n_elems);
+void ckpt_quant_mxfp4(void *restrict dst, const void *restrict src, size_t n_elems);
 
 /*
  * Pack the low halves of 32 levels, values i and i + 16 in one byte, and, unless bits is NULL, bit
@@ -34,6 +35,9 @@ void ckpt_quant_pack(uint8_t *nibbles, uint8_t *bits, const uint8_t *level);
 
 /* Convert blocks to F32, for every type without code books; NULL: none. */
 ckpt_cast_fn ckpt_dequant_find(ckpt_dtype from);
+
+/* Half of the scale of MXFP4 that a byte encodes, because ggml doubles the values of E2M1. */
+float ckpt_quant_e8m0_half(uint8_t byte);
 
 /* F16 to and from F32, one value. */
 float ckpt_half_get(const uint8_t *p);

@@ -126,7 +126,7 @@ static const struct {
     {CKPT_Q5_K, 0x12cc261b, 0xe8bfa598}, {CKPT_Q6_K, 0xa9a3c202, 0x917f874a},
     {CKPT_Q8_K, 0, 0xe90188c6},          {CKPT_IQ4_NL, 0, 0x18206ae7},
     {CKPT_IQ4_XS, 0, 0x364bf1a9},        {CKPT_TQ1_0, 0, 0x9aa1a13a},
-    {CKPT_TQ2_0, 0, 0xa2614505},         {CKPT_MXFP4, 0, 0xa0d5d6e4},
+    {CKPT_TQ2_0, 0, 0xa2614505},         {CKPT_MXFP4, 0x06609940, 0xa0d5d6e4},
     {CKPT_NVFP4, 0, 0x421aff07},
 };
 
@@ -139,6 +139,8 @@ static ckpt_cast_fn qt_portable(ckpt_dtype d)
         ckpt_quant_q4_0, ckpt_quant_q4_1, ckpt_quant_q5_0, ckpt_quant_q5_1, ckpt_quant_q8_0,
         ckpt_quant_q2_k, ckpt_quant_q3_k, ckpt_quant_q4_k, ckpt_quant_q5_k, ckpt_quant_q6_k};
 
+    if (d == CKPT_MXFP4)
+        return ckpt_quant_mxfp4;
     return d >= CKPT_Q4_0 && d <= CKPT_Q6_K ? fn[d - CKPT_Q4_0] : NULL;
 }
 
@@ -284,6 +286,51 @@ static void any_bits_are_taken(void **state)
     free(raw);
 }
 
+/* A block of values around those where MXFP4 changes codes, some of them `extreme`. */
+static void qt_edges(float x[32], int scale, float extreme)
+{
+    static const float edge[] = {0, 0.5f, 1, 1.5f, 2, 2.5f, 3, 3.5f, 4, 5, 6, 7, 8, 10, 12};
+
+    for (int i = 0; i < 32; i++) {
+        const uint32_t draw = qt_draw();
+        const float v = ldexpf(edge[draw % 15], scale);
+
+        x[i] = draw & 16 ? nextafterf(v, draw & 32 ? INFINITY : 0) : v;
+        x[i] = draw & 64 ? -x[i] : x[i];
+        x[i] = draw & 128 && scale > 124 ? extreme : x[i];
+    }
+}
+
+/* Each code of MXFP4 is the nearest, by the definition: the first of equals in the order of codes. */
+static void codes_are_the_nearest(void **state)
+{
+    static const float codes[] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+    static const float extreme[] = {3.4028234e38f, -3e38f, INFINITY, NAN};
+
+    (void)state;
+    qt_state = 3;
+    for (int scale = -150; scale < 128; scale++) {
+        for (int turn = 0; turn < 20; turn++) {
+            float x[32], d;
+            uint8_t block[17];
+
+            qt_edges(x, scale, extreme[turn % 4]);
+            ckpt_quant_mxfp4(block, x, 32);
+            d = ckpt_quant_e8m0_half(block[0]);
+            for (int i = 0; i < 32; i++) {
+                int got = block[1 + i % 16] >> (i < 16 ? 0 : 4) & 15, best = 0;
+
+                for (int k = 1; k < 16; k++)
+                    best = fabsf(codes[k] * d - x[i]) < fabsf(codes[best] * d - x[i]) ? k : best;
+                if (got != best)
+                    fail_msg("%.9g by 2^%d: %d, expected %d", (double)x[i], block[0] - 128, got,
+                             best);
+            }
+        }
+    }
+}
+
 /* Other floats go through F32, in either direction. */
 static void other_floats_go_through_f32(void **state)
 {
@@ -320,6 +367,7 @@ int main(void)
         cmocka_unit_test(values_are_those_of_ggml),
         cmocka_unit_test(bodies_give_the_same_bits),
         cmocka_unit_test(any_bits_are_taken),
+        cmocka_unit_test(codes_are_the_nearest),
         cmocka_unit_test(other_floats_go_through_f32),
     };
 
