@@ -22,8 +22,8 @@ static int gg_read(ckpt_map *map, ckpt_io *io, uint32_t file, ckpt_err *err)
 
 /* Dtypes that floats can be converted to. */
 static const ckpt_dtype gg_dtypes[] = {
-    CKPT_F32,  CKPT_F16,  CKPT_BF16, CKPT_F64,  CKPT_Q8_0, CKPT_Q4_0, CKPT_Q4_1,       CKPT_Q5_0,
-    CKPT_Q5_1, CKPT_Q2_K, CKPT_Q3_K, CKPT_Q4_K, CKPT_Q5_K, CKPT_Q6_K, CKPT_DTYPE_NONE,
+    CKPT_F32,  CKPT_F16,  CKPT_BF16, CKPT_F64,  CKPT_Q8_0, CKPT_Q4_0, CKPT_Q4_1,  CKPT_Q5_0,
+    CKPT_Q5_1, CKPT_Q2_K, CKPT_Q3_K, CKPT_Q4_K, CKPT_Q5_K, CKPT_Q6_K, CKPT_MXFP4, CKPT_DTYPE_NONE,
 };
 
 const ckpt_format ckpt_format_gguf = {
@@ -35,7 +35,7 @@ const ckpt_format ckpt_format_gguf = {
             .note = "llama.cpp's models and LoRA adapters, version 2 and 3, every type of ggml's",
             .caps = CKPT_CAN_READ | CKPT_CAN_WRITE | CKPT_TAKES_SIDE_FILES | CKPT_TAKES_SHARD_SIZE,
             .dtypes = gg_dtypes,
-            .mixtures = "Q2_K_S Q3_K_S Q3_K_M Q3_K_L Q4_K_S Q4_K_M Q5_K_S Q5_K_M",
+            .mixtures = "Q2_K_S Q3_K_S Q3_K_M Q3_K_L Q4_K_S Q4_K_M Q5_K_S Q5_K_M MXFP4_MOE",
             .layout = "gguf",
         },
     .probe = gg_probe,

@@ -44,15 +44,25 @@ static const struct {
     gmx_mix mix;
     ckpt_dtype type; /* type of tensors without a rule */
 } gmx_mixes[] = {
-    {"F32", GMX_F32, CKPT_F32},        {"F16", GMX_F16, CKPT_F16},
-    {"BF16", GMX_BF16, CKPT_BF16},     {"Q4_0", GMX_Q4_0, CKPT_Q4_0},
-    {"Q4_1", GMX_Q4_1, CKPT_Q4_1},     {"Q8_0", GMX_Q8_0, CKPT_Q8_0},
-    {"Q5_0", GMX_Q5_0, CKPT_Q5_0},     {"Q5_1", GMX_Q5_1, CKPT_Q5_1},
-    {"Q2_K", GMX_Q2_K, CKPT_Q2_K},     {"Q6_K", GMX_Q6_K, CKPT_Q6_K},
-    {"Q3_K_S", GMX_Q3_K_S, CKPT_Q3_K}, {"Q3_K_M", GMX_Q3_K_M, CKPT_Q3_K},
-    {"Q3_K_L", GMX_Q3_K_L, CKPT_Q3_K}, {"Q4_K_S", GMX_Q4_K_S, CKPT_Q4_K},
-    {"Q4_K_M", GMX_Q4_K_M, CKPT_Q4_K}, {"Q5_K_S", GMX_Q5_K_S, CKPT_Q5_K},
-    {"Q5_K_M", GMX_Q5_K_M, CKPT_Q5_K}, {"Q2_K_S", GMX_Q2_K_S, CKPT_Q2_K},
+    {"F32", GMX_F32, CKPT_F32},
+    {"F16", GMX_F16, CKPT_F16},
+    {"BF16", GMX_BF16, CKPT_BF16},
+    {"Q4_0", GMX_Q4_0, CKPT_Q4_0},
+    {"Q4_1", GMX_Q4_1, CKPT_Q4_1},
+    {"Q8_0", GMX_Q8_0, CKPT_Q8_0},
+    {"Q5_0", GMX_Q5_0, CKPT_Q5_0},
+    {"Q5_1", GMX_Q5_1, CKPT_Q5_1},
+    {"Q2_K", GMX_Q2_K, CKPT_Q2_K},
+    {"Q6_K", GMX_Q6_K, CKPT_Q6_K},
+    {"Q3_K_S", GMX_Q3_K_S, CKPT_Q3_K},
+    {"Q3_K_M", GMX_Q3_K_M, CKPT_Q3_K},
+    {"Q3_K_L", GMX_Q3_K_L, CKPT_Q3_K},
+    {"Q4_K_S", GMX_Q4_K_S, CKPT_Q4_K},
+    {"Q4_K_M", GMX_Q4_K_M, CKPT_Q4_K},
+    {"Q5_K_S", GMX_Q5_K_S, CKPT_Q5_K},
+    {"Q5_K_M", GMX_Q5_K_M, CKPT_Q5_K},
+    {"Q2_K_S", GMX_Q2_K_S, CKPT_Q2_K},
+    {"MXFP4_MOE", GMX_MXFP4_MOE, CKPT_MXFP4},
 };
 
 typedef struct gmx_rule {
@@ -181,6 +191,9 @@ static ckpt_dtype gmx_mixed(gmx_rule *r, const ckpt_tensor *t)
 {
     bool table = strcmp(t->name, "token_embd.weight") == 0;
 
+    // experts have three axes
+    if (r->mix == GMX_MXFP4_MOE)
+        return t->ndim > 2 && t->shape[t->ndim - 3] > 1 ? CKPT_MXFP4 : CKPT_Q8_0;
     if (strcmp(t->name, "output.weight") == 0 || (table && r->tied))
         return gmx_output(r, t);
     if (gmx_is_v(t))
@@ -406,7 +419,7 @@ static int gmx_weighed_notes(ckpt_map *to, const gmx_weighed *w, ckpt_err *err)
     if (w->n == 0)
         return ckpt_map_note(to, CKPT_WARNING, err,
                              "%s: the importance matrix has no effect: no tensor gets a type that "
-                             "takes it (all quantized types but q8_0)",
+                             "takes it (all quantized types but q8_0 and mxfp4)",
                              path);
     if (w->n_missing == 0)
         return CKPT_OK;

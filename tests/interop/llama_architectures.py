@@ -258,13 +258,16 @@ def differences(ours, theirs):
 
 
 def compare_blocks(a, name, tmp):
-    """Tensors and keys of a file that keeps blocks, which llama.cpp's converter does whatever type it is asked for."""
-    folder, theirs = os.path.join(tmp, name), os.path.join(tmp, name + '.their.bf16')
-    ours = made(name, tmp)
+    """Tensors and keys of files that keep blocks, as llama.cpp's converter makes of any type, and then its quantizer."""
+    folder, theirs = os.path.join(tmp, name), os.path.join(tmp, name + '.their.')
+    ours, mixed = made(name, tmp), os.path.join(tmp, name + '.mixed.gguf')
     ckpt(a, 'convert', '-qf', folder, ours)
-    ckpt(a, 'verify', '-q', theirs, '--made-from', folder)
+    ckpt(a, 'convert', '-qf', folder, mixed, '--dtype', 'mxfp4_moe')
+    run(os.path.join(a.llama, 'llama_run'), 'quantize', theirs + 'bf16', theirs + 'mixed', '38')
     kinds = {t[0] for n, t in Reader(ours).tensors.items() if n.endswith('_exps.weight')}
-    return differences(ours, theirs) + (['experts are %s' % kinds] if kinds != {'MXFP4'} else [])
+    for dtype in 'f32', 'f16', 'bf16':
+        ckpt(a, 'verify', '-q', theirs + dtype, '--made-from', folder)
+    return differences(ours, theirs + 'bf16') + differences(mixed, theirs + 'mixed') + (['experts are %s' % kinds] if kinds != {'MXFP4'} else [])
 
 
 def compare(a, name, tmp):

@@ -45,7 +45,7 @@ for dtype in 'f16', 'f32':
     runpy.run_path(sys.path[0] + '/convert_hf_to_gguf.py', run_name='__main__')
 '''
 TYPES = {'q8_0': 7, 'q4_k_m': 15}
-MIXTURES = 'q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q2_k_s q3_k_s q3_k_m q3_k_l q4_k_s q4_k_m q5_k_s q5_k_m q6_k'.split()
+MIXTURES = 'q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q2_k_s q3_k_s q3_k_m q3_k_l q4_k_s q4_k_m q5_k_s q5_k_m mxfp4_moe q6_k'.split()
 TEXTS = ['', 'hello world', ' The  quick brown fox', "it's 3.14159 or 2 or 42?", 'naïve café, 日本語 and 🙂', 'a\tb\n\nc  d']
 LLAMA = {'hidden_size': 256, 'intermediate_size': 512, 'num_hidden_layers': 2, 'num_attention_heads': 4, 'num_key_value_heads': 2,
          'max_position_embeddings': 128}

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "ckpt_extra.h"
@@ -260,6 +261,19 @@ static bool convert_means_floats(const prepare_args *a)
            (a->write.map && !a->write.own_map);
 }
 
+/* True if the target's dtypes name the blocks of quantized sources. */
+static bool convert_names_blocks(const ckpt_target *t)
+{
+    char word[16];
+
+    for (const char *at = t->dtypes; at && *at; at += strcspn(at, ","), at += *at == ',') {
+        (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ":,"), at);
+        if (ckpt_dtype_parse(word) == CKPT_MXFP4)
+            return true;
+    }
+    return t->dtype == CKPT_MXFP4 || (t->mixture && strcasecmp(t->mixture, "mxfp4_moe") == 0);
+}
+
 /*
  * True if weights whose blocks the target has, too, stay in these blocks: no dtype is asked for, or
  * the blocks' own.
@@ -267,9 +281,10 @@ static bool convert_means_floats(const prepare_args *a)
 static bool convert_keeps_blocks(ckpt_map *map, const prepare_args *a)
 {
     const ckpt_target *t = &a->write.target;
+    const bool asked = t->dtype != CKPT_DTYPE_NONE || t->mixture || t->dtypes;
 
-    return strcmp(t->format, "gguf") == 0 && t->dtype == CKPT_DTYPE_NONE && !t->mixture &&
-           !t->dtypes && remap_keeps_blocks(map, &a->write);
+    return strcmp(t->format, "gguf") == 0 && (!asked || convert_names_blocks(t)) &&
+           remap_keeps_blocks(map, &a->write);
 }
 
 /* Make the output's weights of quantized ones. */

@@ -176,10 +176,10 @@ static bool mcm_floats(ckpt_dtype d)
 static const char *mcm_file_type(const ckpt_map *made)
 {
     static const char *const name[] = {
-        [0] = "f32",     [1] = "f16",     [2] = "q4_0",    [3] = "q4_1",    [7] = "q8_0",
-        [8] = "q5_0",    [9] = "q5_1",    [10] = "q2_k",   [11] = "q3_k_s", [12] = "q3_k_m",
-        [13] = "q3_k_l", [14] = "q4_k_s", [15] = "q4_k_m", [16] = "q5_k_s", [17] = "q5_k_m",
-        [18] = "q6_k",   [21] = "q2_k_s", [32] = "bf16"};
+        [0] = "f32",     [1] = "f16",     [2] = "q4_0",    [3] = "q4_1",      [7] = "q8_0",
+        [8] = "q5_0",    [9] = "q5_1",    [10] = "q2_k",   [11] = "q3_k_s",   [12] = "q3_k_m",
+        [13] = "q3_k_l", [14] = "q4_k_s", [15] = "q4_k_m", [16] = "q5_k_s",   [17] = "q5_k_m",
+        [18] = "q6_k",   [21] = "q2_k_s", [32] = "bf16",   [38] = "mxfp4_moe"};
     int64_t n = -1;
 
     if (!ckpt_value_to_int(ckpt_value_find(ckpt_map_values(made), "general.file_type"), &n) ||
@@ -188,12 +188,23 @@ static const char *mcm_file_type(const ckpt_map *made)
     return name[n];
 }
 
+/* The --dtype of a GGUF file. */
+static const char *mcm_gguf_dtype(const ckpt_map *made)
+{
+    // llama.cpp's converter keeps these blocks beside any type that file_type may name
+    for (size_t i = 0; i < ckpt_map_tensor_count(made); i++) {
+        if (ckpt_map_tensor_at(made, i)->dtype == CKPT_MXFP4)
+            return "mxfp4_moe";
+    }
+    return mcm_file_type(made);
+}
+
 const char *made_dtype(const ckpt_map *made)
 {
     ckpt_dtype one = CKPT_DTYPE_NONE;
 
     if (strcmp(ckpt_map_format(made), "gguf") == 0)
-        return mcm_file_type(made);
+        return mcm_gguf_dtype(made);
     for (size_t i = 0; i < ckpt_map_tensor_count(made); i++) {
         ckpt_dtype d = ckpt_map_tensor_at(made, i)->dtype;
 

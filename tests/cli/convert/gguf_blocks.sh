@@ -86,12 +86,13 @@ def found(tensor, per):
     return [blocks[i:i + per] for i in range(0, len(blocks), per)]
 
 
-t = Reader(sys.argv[2]).tensors
+file = Reader(sys.argv[2])
+t = file.tensors
 both = rows('gate_up_proj', 2)
 assert found(t['blk.0.ffn_gate_exps.weight'], 2) == both[::2], 'gate'
 assert found(t['blk.0.ffn_up_exps.weight'], 2) == both[1::2], 'up'
 assert found(t['blk.0.ffn_down_exps.weight'], 1) == rows('down_proj', 1), 'down'
-print('the bits of the blocks')
+print('the bits of the blocks, in a file of type', file.keys['general.file_type'][1])
 EOP
 python3 make.py
 ckpt convert oss oss.gguf && python3 -B look.py "$FIXTURES"/../golden oss.gguf
@@ -107,6 +108,19 @@ for dtype in bf16 q8_0 q4_k_m; do
     ckpt verify -q asked.gguf --made-from oss
 done
 ckpt convert -qf oss asked.gguf --dtype 'f16:*attn*' && ckpt ls asked.gguf | grep 'exps.weight\|attn_q.weight'
+echo "== the blocks' own type"
+for dtype in mxfp4_moe 'mxfp4:*_exps.weight,f16' 'mxfp4:*gate_exps*,q8_0:*exps.weight'; do
+    echo "$dtype"
+    ckpt convert -qf oss asked.gguf --dtype "$dtype" && ckpt ls asked.gguf | grep 'exps.weight\|attn_q.weight'
+    ckpt verify -q asked.gguf --made-from oss
+done
+ckpt convert -qf oss asked.gguf --dtype mxfp4_moe && python3 -B look.py "$FIXTURES"/../golden asked.gguf
+# floats are quantized as llama-quantize does it; blocks are not quantized again
+ckpt convert -qf oss floats.gguf --dtype f32 && ckpt convert -qf floats.gguf asked.gguf --dtype mxfp4_moe
+ckpt ls asked.gguf | grep 'exps.weight\|attn_q.weight'
+ckpt convert -qf oss.gguf asked.gguf --dtype mxfp4_moe && ckpt ls asked.gguf | grep exps.weight
+ckpt convert -q oss bad --to hf --dtype mxfp4
+echo $?
 echo "== back, and other targets"
 ckpt convert -q oss.gguf back --to hf --dtype bf16 && ckpt diff oss back && ckpt ls back | grep experts
 ckpt convert -q oss same --to hf && ckpt diff -q oss same

@@ -28,16 +28,17 @@ typedef struct model {
     ckpt_err err;
 } model;
 
-static void add(model *m, const char *name, uint64_t rows, uint64_t width)
+static void add_shape(model *m, const char *name, uint32_t ndim, const uint64_t *shape)
 {
-    const uint64_t shape[] = {rows, width};
-    ckpt_tensor like = {.dtype = m->dtype ? m->dtype : CKPT_BF16,
-                        .ndim = width ? 2 : 1,
-                        .shape = shape},
-                *t;
+    ckpt_tensor like = {.dtype = m->dtype ? m->dtype : CKPT_BF16, .ndim = ndim, .shape = shape}, *t;
 
     assert_int_equal(ckpt_map_add(m->to, name, strlen(name), &like, &t, &m->err), CKPT_OK);
     t->origin = t->name;
+}
+
+static void add(model *m, const char *name, uint64_t rows, uint64_t width)
+{
+    add_shape(m, name, width ? 2 : 1, (const uint64_t[]){rows, width});
 }
 
 static void add_key(model *m, const char *name, uint64_t value)
@@ -77,16 +78,22 @@ static void build(model *m)
         add(m, "output.weight", 64, m->width);
 }
 
-static int mix(model *m, const char *mixture, ckpt_dtype dtype)
+/* Choose the types of a model's tensors. */
+static int mix_built(model *m, const char *mixture, ckpt_dtype dtype)
 {
     const ckpt_target target = {.mixture = mixture, .dtype = dtype};
     ckpt_map *from = NULL;
 
-    build(m);
     assert_int_equal(ckpt_map_create(&from, 0, &m->err), CKPT_OK);
     int rc = ckpt_gguf_mix(m->to, from, &target, &m->number, &m->err);
     ckpt_map_free(from);
     return rc;
+}
+
+static int mix(model *m, const char *mixture, ckpt_dtype dtype)
+{
+    build(m);
+    return mix_built(m, mixture, dtype);
 }
 
 static ckpt_dtype type_of(const model *m, const char *name)
@@ -204,6 +211,37 @@ static void grouped_heads(void **state)
     ckpt_map_free(m.to);
 }
 
+/* MXFP4 for experts, which have three axes; for all matrices if it is named as a type. */
+static void blocks_of_experts(void **state)
+{
+    static const struct {
+        const char *mixture;
+        ckpt_dtype dtype, experts, others;
+    } cases[] = {{"mxfp4_moe", CKPT_DTYPE_NONE, CKPT_MXFP4, CKPT_Q8_0},
+                 {NULL, CKPT_MXFP4, CKPT_MXFP4, CKPT_MXFP4}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        model m = LLAMA;
+
+        build(&m);
+        add_shape(&m, "blk.0.ffn_up_exps.weight", 3, (const uint64_t[]){4, 32, 64});
+        add_shape(&m, "blk.1.ffn_up_exps.weight", 3, (const uint64_t[]){1, 32, 64});
+        add_shape(&m, "blk.0.ffn_up_exps.bias", 2, (const uint64_t[]){4, 32});
+        assert_int_equal(mix_built(&m, cases[i].mixture, cases[i].dtype), CKPT_OK);
+        assert_int_equal(m.number, 38);
+        assert_int_equal(type_of(&m, "blk.0.ffn_up_exps.weight"), cases[i].experts);
+        assert_int_equal(type_of(&m, "blk.1.ffn_up_exps.weight"), cases[i].others);
+        assert_int_equal(type_of(&m, "blk.0.ffn_up_exps.bias"), CKPT_F32);
+        assert_int_equal(in_layer(&m, 3, "attn_v"), cases[i].others);
+        assert_int_equal(type_of(&m, "output.weight"), cases[i].others);
+        // a file without a type of its own has the number of its experts
+        if (i == 0)
+            assert_int_equal(ckpt_gguf_mix_own(m.to, false), 38);
+        ckpt_map_free(m.to);
+    }
+}
+
 static void tied_output(void **state)
 {
     model m = LLAMA;
@@ -223,10 +261,15 @@ static void odd_rows(void **state)
         uint64_t width;
         ckpt_dtype type, output;
     } cases[] = {
-        {"Q2_K", 96, CKPT_Q4_0, CKPT_Q8_0},   {"Q3_K_M", 96, CKPT_Q4_0, CKPT_Q8_0},
-        {"Q4_K_M", 96, CKPT_Q5_0, CKPT_Q8_0}, {"Q5_K_M", 96, CKPT_Q5_1, CKPT_Q8_0},
-        {"Q6_K", 96, CKPT_Q8_0, CKPT_Q8_0},   {"Q4_K_M", 33, CKPT_F16, CKPT_F16},
-        {"Q4_0", 33, CKPT_F16, CKPT_F16},     {"Q8_0", 64, CKPT_Q8_0, CKPT_Q8_0},
+        {"Q2_K", 96, CKPT_Q4_0, CKPT_Q8_0},
+        {"Q3_K_M", 96, CKPT_Q4_0, CKPT_Q8_0},
+        {"Q4_K_M", 96, CKPT_Q5_0, CKPT_Q8_0},
+        {"Q5_K_M", 96, CKPT_Q5_1, CKPT_Q8_0},
+        {"Q6_K", 96, CKPT_Q8_0, CKPT_Q8_0},
+        {"Q4_K_M", 33, CKPT_F16, CKPT_F16},
+        {"Q4_0", 33, CKPT_F16, CKPT_F16},
+        {"Q8_0", 64, CKPT_Q8_0, CKPT_Q8_0},
+        {"MXFP4_MOE", 64, CKPT_Q8_0, CKPT_Q8_0},
         {"Q4_0", 64, CKPT_Q4_0, CKPT_Q8_0}, // Q6_K's blocks do not fit 64 either
     };
 
@@ -288,9 +331,10 @@ static void own_types(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mixtures),    cmocka_unit_test(experts),  cmocka_unit_test(grouped_heads),
-        cmocka_unit_test(tied_output), cmocka_unit_test(odd_rows), cmocka_unit_test(refuses),
-        cmocka_unit_test(own_types),
+        cmocka_unit_test(mixtures),          cmocka_unit_test(experts),
+        cmocka_unit_test(grouped_heads),     cmocka_unit_test(tied_output),
+        cmocka_unit_test(blocks_of_experts), cmocka_unit_test(odd_rows),
+        cmocka_unit_test(refuses),           cmocka_unit_test(own_types),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
