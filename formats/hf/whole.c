@@ -243,6 +243,7 @@ static int hfc_judge(ckpt_map *map, const ckpt_hf_stack_vec *all, const uint64_t
                      const char *name, ckpt_err *err)
 {
     const ckpt_hf_stack *most[HFC_PARTS] = {NULL};
+    bool whole[HFC_PARTS] = {false};
     int rc = CKPT_OK;
 
     for (size_t i = 0; i < all->n; i++) {
@@ -251,12 +252,13 @@ static int hfc_judge(ckpt_map *map, const ckpt_hf_stack_vec *all, const uint64_t
         while (p + 1 < HFC_PARTS && (said[p] == 0 || !hfc_is_of(s, &hfc_parts[p])))
             p++;
         most[p] = !most[p] || s->n > most[p]->n ? s : most[p];
+        whole[p] = whole[p] || s->hole >= said[p];
     }
     for (size_t p = 0; rc == CKPT_OK && p < HFC_PARTS; p++) {
         const ckpt_hf_stack *s = most[p];
         if (s && s->n < said[p])
             rc = hfc_few(map, &hfc_parts[p], s->n, said[p], name, err);
-        else if (s && s->hole < said[p] && !hfc_parts[p].config && ckpt_hf_stack_is_layers(s))
+        else if (s && !whole[p] && !hfc_parts[p].config && ckpt_hf_stack_is_layers(s))
             rc = hfc_shifted(map, s, said[p], name, err);
     }
     return rc;

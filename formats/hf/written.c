@@ -16,7 +16,9 @@
 
 #define WRT_MAX (UINT64_C(64) << 20) /* largest config.json, in bytes */
 
+/* Advice about a missing tensor, without a configuration and with one that counts no layers. */
 static const char wrt_ask[] = "give the model's config.json with --config to have this checked";
+static const char wrt_compare[] = "copy the whole model if its layers have the same tensors";
 
 /* Warn of a layer without tensors below the highest layer of a stack. */
 static int wrt_hole(ckpt_map *map, const ckpt_hf_stack *stack, const char *name, ckpt_err *err)
@@ -63,16 +65,26 @@ static int wrt_gap(ckpt_map *to, const ckpt_hf_stack *stack, const char *name, c
                          (int)stack->n_prefix, stack->prefix, gap.layer, gap.key, advice);
 }
 
-/* Warn of tensors that layers lack, in a model without a configuration; holes: of layers, too. */
-static int wrt_gaps(ckpt_map *to, const char *name, bool holes, ckpt_err *err)
+/*
+ * Warn of tensors that layers lack, in a model without a configuration; holes: of layers, too.
+ * Short stacks, of other parts than the model's trunk, may differ by layer.
+ */
+static int wrt_gaps(ckpt_map *to, const char *name, const char *advice, bool holes, ckpt_err *err)
 {
     ckpt_hf_stacks all = {0};
+    uint64_t most = 0;
     int rc = ckpt_hf_stacks_find(&all, to, err);
 
-    for (size_t i = 0; rc == CKPT_OK && i < all.stack.n; i++)
-        rc = wrt_gap(to, &all.stack.at[i], name, wrt_ask, err);
-    for (size_t i = 0; holes && rc == CKPT_OK && i < all.stack.n; i++)
-        rc = wrt_hole(to, &all.stack.at[i], name, err);
+    for (size_t i = 0; i < all.stack.n; i++)
+        most = all.stack.at[i].n > most ? all.stack.at[i].n : most;
+    for (size_t i = 0; rc == CKPT_OK && i < all.stack.n; i++) {
+        const ckpt_hf_stack *stack = &all.stack.at[i];
+        if (stack->n < most - most / 2)
+            continue;
+        rc = wrt_gap(to, stack, name, advice, err);
+        if (rc == CKPT_OK && holes)
+            rc = wrt_hole(to, stack, name, err);
+    }
     ckpt_hf_stacks_free(&all);
     return rc;
 }
@@ -93,7 +105,8 @@ int ckpt_hf_written(ckpt_map *to, const ckpt_map *from, const ckpt_value *config
     to->findings.n = n_findings; // readers of the source and of the output give its warnings
     // without the number of layers, only gaps between the layers that are here can be found
     return rc == CKPT_OK && !ckpt_hf_counts_layers(config)
-               ? wrt_gaps(to, name, wrt_no_hub(from), err)
+               ? wrt_gaps(to, name, config ? wrt_compare : wrt_ask, !config && wrt_no_hub(from),
+                          err)
                : rc;
 }
 
@@ -123,33 +136,17 @@ static int wrt_config(const ckpt_value **out, ckpt_map *scratch, const ckpt_map 
     return CKPT_OK;
 }
 
-/* Warn of tensors that the longest stack lacks: short ones, of other parts, may differ by layer. */
-static int wrt_longest(ckpt_map *to, const char *name, ckpt_err *err)
-{
-    ckpt_hf_stacks all = {0};
-    const ckpt_hf_stack *most = NULL;
-    int rc = ckpt_hf_stacks_find(&all, to, err);
-
-    for (size_t i = 0; rc == CKPT_OK && i < all.stack.n; i++)
-        most = !most || all.stack.at[i].n > most->n ? &all.stack.at[i] : most;
-    if (most)
-        rc = wrt_gap(to, most, name, "copy the whole model if its layers have the same tensors",
-                     err);
-    ckpt_hf_stacks_free(&all);
-    return rc;
-}
-
 /* Warn of missing tensors of layers in a single file, which may have any tensors. */
-static int wrt_warn(ckpt_map *to, const ckpt_map *from, const char *name, ckpt_err *err)
+static int wrt_warn(ckpt_map *to, const ckpt_value *config, const char *name, ckpt_err *err)
 {
     const size_t n = to->findings.n;
     const bool collect = to->collect;
     int rc;
 
-    if (!ckpt_hf_counts_layers(from->config.value))
-        return wrt_longest(to, name, err);
+    if (!ckpt_hf_counts_layers(config))
+        return wrt_gaps(to, name, wrt_compare, false, err);
     to->collect = true;
-    rc = ckpt_hf_check_layers(to, from->config.value, name, err);
+    rc = ckpt_hf_check_layers(to, config, name, err);
     to->collect = collect;
     for (size_t i = n; i < to->findings.n; i++) {
         to->findings.at[i].severity = CKPT_WARNING;
@@ -165,28 +162,26 @@ static bool wrt_is_shard(const ckpt_map *from)
            ckpt_hf_parse_name(ckpt_hf_base(from->files.at[0].path)).role == CKPT_HF_SHARD;
 }
 
-/* Compare a folder's layers alone: its tensors may have any names and sizes. */
-static int wrt_folder(ckpt_map *to, const ckpt_map *from, const char *name, ckpt_err *err)
-{
-    ckpt_map *scratch = NULL;
-    const ckpt_value *config = NULL;
-    int rc = ckpt_map_create(&scratch, 0, err);
-
-    if (rc == CKPT_OK)
-        rc = wrt_config(&config, scratch, from, err);
-    if (rc == CKPT_OK)
-        rc = ckpt_hf_counts_layers(config) ? ckpt_hf_check_layers(to, config, name, err)
-                                           : wrt_gaps(to, name, wrt_no_hub(from), err);
-    ckpt_map_free(scratch);
-    return rc;
-}
-
 int ckpt_hf_output(ckpt_map *to, const ckpt_map *from, bool folder, ckpt_err *err)
 {
     assert(to && from);
     const char *name = from->path ? from->path : "the source";
+    const ckpt_value *config = NULL;
+    ckpt_map *scratch = NULL;
+    int rc;
 
     if (ckpt_hf_is_adapter(from) || wrt_is_shard(from))
         return CKPT_OK;
-    return folder ? wrt_folder(to, from, name, err) : wrt_warn(to, from, name, err);
+    rc = ckpt_map_create(&scratch, 0, err);
+    if (rc == CKPT_OK)
+        rc = wrt_config(&config, scratch, from, err);
+    // only layers are compared: the tensors may have any names and sizes
+    if (rc == CKPT_OK && !folder)
+        rc = wrt_warn(to, config, name, err);
+    else if (rc == CKPT_OK && ckpt_hf_counts_layers(config))
+        rc = ckpt_hf_check_layers(to, config, name, err);
+    else if (rc == CKPT_OK)
+        rc = wrt_gaps(to, name, config ? wrt_compare : wrt_ask, !config && wrt_no_hub(from), err);
+    ckpt_map_free(scratch);
+    return rc;
 }
