@@ -33,7 +33,9 @@ enum {
     DQW_TILE = 1 << 19,  /* bytes of a tile that are aimed at */
     DQW_MOST = 64 << 20, /* most bytes of a tile: a band of very long rows */
     /* stored lines that are turned together: 16 words are a line of the processor's cache */
-    DQW_LINES = 16
+    DQW_LINES = 16,
+    /* words of the longest line that is read whole, because a read costs as much as copying it */
+    DQW_SHORT = 2048
 };
 
 typedef enum dqw_layout { DQW_DOWN, DQW_ACROSS, DQW_ROWS } dqw_layout;
@@ -88,22 +90,32 @@ static int dqw_read(ckpt_inputs *in, const ckpt_tensor *t, uint64_t first, uint6
     return in->read(in, t, &(const ckpt_axis){first, n, 0}, CKPT_DTYPE_NONE, to, err);
 }
 
+/* Words of a stored line that are read for n of them. */
+static uint64_t dqw_stride(const dqw_make *m, uint64_t n)
+{
+    return m->words->shape[1] <= DQW_SHORT ? m->words->shape[1] : n;
+}
+
 /* Read n words of each stored line and turn them: [lines, n] to [n, n_words]. */
 static int dqw_turn(const dqw_make *m, ckpt_inputs *in, dqw_tile *tile, uint64_t row, uint32_t *buf,
                     ckpt_err *err)
 {
     uint64_t lines = m->words->shape[0], width = m->words->shape[1];
     uint64_t first = m->layout == DQW_ACROSS ? row / 8 : row, n = dqw_lines(m, tile->rows);
+    uint64_t stride = dqw_stride(m, n);
+    const uint32_t *from = stride == width ? buf + first : buf;
     int rc = CKPT_OK;
 
     for (uint64_t at = 0; rc == CKPT_OK && at < lines; at += DQW_LINES) {
         uint64_t some = lines - at < DQW_LINES ? lines - at : DQW_LINES;
 
-        for (uint64_t k = 0; rc == CKPT_OK && k < some; k++)
+        if (stride == width)
+            rc = dqw_read(in, m->words, at * width, some * width, buf, err);
+        for (uint64_t k = 0; stride != width && rc == CKPT_OK && k < some; k++)
             rc = dqw_read(in, m->words, (at + k) * width + first, n, buf + k * n, err);
         for (uint64_t r = 0; rc == CKPT_OK && r < n; r++) {
             for (uint64_t k = 0; k < some; k++)
-                tile->word[r * m->n_words + at + k] = buf[k * n + r];
+                tile->word[r * m->n_words + at + k] = from[k * stride + r];
         }
     }
     return rc;
@@ -244,7 +256,12 @@ static uint64_t dqw_bytes(const dqw_make *m, uint64_t rows)
 /* Words of the buffer that reading a tile needs. */
 static uint64_t dqw_buffer(const dqw_make *m)
 {
-    return m->layout == DQW_ROWS ? m->tile * (m->groups + 1) : m->tile * DQW_LINES;
+    uint64_t lines = dqw_stride(m, m->tile) * DQW_LINES;
+
+    if (m->layout == DQW_ROWS)
+        return m->tile * (m->groups + 1);
+    // zeros and scales need two numbers for each row
+    return lines > 2 * m->tile ? lines : 2 * m->tile;
 }
 
 /* Get the tile with a row; this thread keeps it. */

@@ -150,7 +150,8 @@ def gptq(a, tmp, dtype):
     """GPTQ of all bits: zeros of both formats, columns in any order, groups of all sizes, modules with settings of their own."""
     problems = []
     for bits, v2, rows, cols, group in ((4, False, 64, 96, 32), (4, True, 2080, 160, 32), (2, False, 32, 64, -1), (8, True, 36, 128, 16),
-                                        (8, False, 8, 40, 16), (3, False, 64, 96, 32), (3, True, 32, 64, -1)):
+                                        (8, False, 8, 40, 16), (3, False, 64, 96, 32), (3, True, 32, 64, -1),
+                                        (4, False, 1600, 2048, 64), (4, True, 2112, 2048, 128)):
         groups = 1 if group < 0 else -(-cols // group)
         size = cols if group < 0 else group
         tensors, wanted = {}, {}
@@ -174,7 +175,7 @@ def gptq(a, tmp, dtype):
 def awq(a, tmp, dtype):
     """AWQ's gemm, by AutoAWQ's dequantize_gemm."""
     tensors, wanted = {}, {}
-    for name, rows, cols in ('a', 64, 256), ('b', 2056, 128):
+    for name, rows, cols in ('a', 64, 256), ('b', 2056, 128), ('c', 1024, 4096):
         packed, zeros, scales = words(cols, rows // 8), words(cols // 64, rows // 8), (torch.rand(cols // 64, rows) * 0.02).half()
         order = torch.arange(rows).reshape(-1, 8)[:, [0, 4, 1, 5, 2, 6, 3, 7]].reshape(-1)
         tensors.update({name + '.qweight': packed, name + '.qzeros': zeros, name + '.scales': scales})
