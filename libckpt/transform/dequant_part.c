@@ -110,6 +110,14 @@ int ckpt_dequant_unfit(const ckpt_dequantizing *w, const ckpt_dequant_parts *p,
                      ckpt_dtype_name(part->dtype), ckpt_dequant_how(w));
 }
 
+int ckpt_dequant_turned(const ckpt_dequantizing *w, const ckpt_dequant_parts *p)
+{
+    return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                     "%s: %.200s: models of this type store weights as [in, out], and ckpt makes "
+                     "[out, in] of packed ones",
+                     ckpt_dequant_path(w), p->weight->name);
+}
+
 void ckpt_dequant_rounding(const ckpt_dequantizing *w, ckpt_dequant_round *round, ckpt_dtype own)
 {
     round->dtype = w->rounded ? w->model : own;

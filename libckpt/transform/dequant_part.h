@@ -14,13 +14,14 @@
 
 typedef struct ckpt_dequantizing {
     ckpt_map *map;
-    bool *gone;          /* per tensor of the map: remove it from the list */
-    ckpt_dtype model;    /* dtype of the model by its configuration, or by other tensors */
-    bool rounded;        /* round values to that dtype */
-    bool blocks;         /* keep weights in blocks that another format stores too */
-    bool transposed;     /* a type of model with linear layers of [in, out] */
-    ckpt_reader *reader; /* for ckpt_dequant_small; NULL until then */
-    ckpt_index said;     /* the map's metadata, by key; empty until a format looks one up */
+    bool *gone;                 /* per tensor of the map: remove it from the list */
+    ckpt_dtype model;           /* dtype of the model by its configuration, or by other tensors */
+    bool rounded;               /* round values to that dtype */
+    bool blocks;                /* keep weights in blocks that another format stores too */
+    bool transposed;            /* a type of model with linear layers of [in, out] */
+    uint64_t n_vocab, n_hidden; /* the sizes of its embedding; 0: unknown */
+    ckpt_reader *reader;        /* for ckpt_dequant_small; NULL until then */
+    ckpt_index said;            /* the map's metadata, by key; empty until a format looks one up */
     ckpt_quant_scheme scheme;
     uint64_t n_made, n_others;
     uint64_t n_kept; /* weights among n_made that stay in blocks */
@@ -68,6 +69,9 @@ int ckpt_dequant_misfit(const ckpt_dequantizing *w, const ckpt_tensor *t, const 
 /* Refuse a part of a packed weight that does not fit it by shape or dtype. */
 int ckpt_dequant_unfit(const ckpt_dequantizing *w, const ckpt_dequant_parts *p,
                        const ckpt_tensor *part);
+
+/* Refuse a packed weight of a model whose linear layers store [in, out]. */
+int ckpt_dequant_turned(const ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 
 /*
  * Read all elements of a small tensor of the source, before its values change.

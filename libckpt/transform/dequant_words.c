@@ -19,13 +19,14 @@
  *            weight_zero_point [R * bits / 32, G], packed down; weight_g_idx [C]; numbers without
  *            zero points have half of their range as zero (compressors/pack_quantized, 0.20)
  *
- * The result is [R, C]. Each thread keeps a tile of whole rows, turned so that a row's words follow
+ * The result is [R, C], or [C, R] (dequant_inputs.c). Each thread keeps a tile of whole rows, turned so that a row's words follow
  * each other.
  */
 #include <inttypes.h>
 #include <string.h>
 
 #include "libckpt/map/nest.h"
+#include "libckpt/transform/dequant_words.h"
 #include "libckpt/transform/dequantize.h"
 
 enum {
@@ -37,26 +38,6 @@ enum {
     /* words of the longest line that is read whole, because a read costs as much as copying it */
     DQW_SHORT = 2048
 };
-
-typedef enum dqw_layout { DQW_DOWN, DQW_ACROSS, DQW_ROWS } dqw_layout;
-
-typedef struct dqw_make {
-    ckpt_make make; /* first */
-    const ckpt_tensor *input[4];
-    const ckpt_tensor *words, *scale, *zero, *index; /* inputs; zero, index: NULL: none */
-    const char *path;                                /* of the source, for messages */
-    dqw_layout layout;
-    unsigned bits;
-    uint64_t rows, cols, groups;
-    uint64_t group;     /* columns of a group */
-    uint64_t tile;      /* rows of a tile */
-    uint64_t n_words;   /* words of a line of a tile, and of its padding */
-    bool less_one;      /* zeros are stored as zero - 1 */
-    bool zero_rows;     /* DQW_ROWS: zeros are packed across, [rows, groups * bits / 32] */
-    bool may_be_plain;  /* index may have -1 everywhere: groups follow each other */
-    ckpt_cast_fn widen; /* of scales to F32 */
-    ckpt_dequant_round round;
-} dqw_make;
 
 /* The rows of a matrix that a thread keeps. */
 typedef struct dqw_tile {
@@ -78,9 +59,9 @@ static unsigned dqw_across(uint64_t r)
 /* ---- reading a tile ---- */
 
 /* Lines of a tile of so many rows. */
-static uint64_t dqw_lines(const dqw_make *m, uint64_t rows)
+static uint64_t dqw_lines(const ckpt_words *m, uint64_t rows)
 {
-    return m->layout == DQW_ACROSS ? (rows + 7) / 8 : rows;
+    return m->layout == CKPT_WORDS_ACROSS ? (rows + 7) / 8 : rows;
 }
 
 /* Read n elements as they are stored. */
@@ -91,17 +72,17 @@ static int dqw_read(ckpt_inputs *in, const ckpt_tensor *t, uint64_t first, uint6
 }
 
 /* Words of a stored line that are read for n of them. */
-static uint64_t dqw_stride(const dqw_make *m, uint64_t n)
+static uint64_t dqw_stride(const ckpt_words *m, uint64_t n)
 {
     return m->words->shape[1] <= DQW_SHORT ? m->words->shape[1] : n;
 }
 
 /* Read n words of each stored line and turn them: [lines, n] to [n, n_words]. */
-static int dqw_turn(const dqw_make *m, ckpt_inputs *in, dqw_tile *tile, uint64_t row, uint32_t *buf,
-                    ckpt_err *err)
+static int dqw_turn(const ckpt_words *m, ckpt_inputs *in, dqw_tile *tile, uint64_t row,
+                    uint32_t *buf, ckpt_err *err)
 {
     uint64_t lines = m->words->shape[0], width = m->words->shape[1];
-    uint64_t first = m->layout == DQW_ACROSS ? row / 8 : row, n = dqw_lines(m, tile->rows);
+    uint64_t first = m->layout == CKPT_WORDS_ACROSS ? row / 8 : row, n = dqw_lines(m, tile->rows);
     uint64_t stride = dqw_stride(m, n);
     const uint32_t *from = stride == width ? buf + first : buf;
     int rc = CKPT_OK;
@@ -122,21 +103,20 @@ static int dqw_turn(const dqw_make *m, ckpt_inputs *in, dqw_tile *tile, uint64_t
 }
 
 /* Read the words of a tile's rows. */
-static int dqw_words(const dqw_make *m, ckpt_inputs *in, dqw_tile *tile, uint64_t row,
+static int dqw_words(const ckpt_words *m, ckpt_inputs *in, dqw_tile *tile, uint64_t row,
                      uint32_t *buf, ckpt_err *err)
 {
     uint64_t width = m->words->shape[1];
     int rc = CKPT_OK;
 
-    if (m->layout != DQW_ROWS)
+    if (m->layout != CKPT_WORDS_ROWS)
         return dqw_turn(m, in, tile, row, buf, err);
     for (uint64_t r = 0; rc == CKPT_OK && r < tile->rows; r++)
         rc = dqw_read(in, m->words, (row + r) * width, width, tile->word + r * m->n_words, err);
     return rc;
 }
 
-/* Add one to each number of a line of zeros, as GPTQModel does: with carries, but for 3 bits. */
-static void dqw_add_one(const dqw_make *m, uint32_t *word, uint64_t n)
+void ckpt_words_add_one(const ckpt_words *m, uint32_t *word, uint64_t n)
 {
     uint32_t ones = m->bits == 8 ? 0x01010101u : m->bits == 4 ? 0x11111111u : 0x55555555u;
 
@@ -144,17 +124,16 @@ static void dqw_add_one(const dqw_make *m, uint32_t *word, uint64_t n)
         word[i] += ones;
 }
 
-/* Zero r of a line, or of a column, of stored zeros. */
-static float dqw_zero(const dqw_make *m, const uint32_t *word, uint64_t r)
+float ckpt_words_zero(const ckpt_words *m, const uint32_t *word, uint64_t r)
 {
-    uint32_t z = m->layout == DQW_ACROSS ? word[r / 8] >> dqw_across(r) & 15
-                                         : ckpt_dequant_number(word, m->bits, r);
+    uint32_t z = m->layout == CKPT_WORDS_ACROSS ? word[r / 8] >> dqw_across(r) & 15
+                                                : ckpt_dequant_number(word, m->bits, r);
 
     return (float)(int)(m->less_one && m->bits == 3 ? (z + 1) & 7 : z);
 }
 
 /* Read zeros that are packed as the rows of numbers are. */
-static int dqw_zero_rows(const dqw_make *m, ckpt_inputs *in, dqw_tile *tile, uint64_t row,
+static int dqw_zero_rows(const ckpt_words *m, ckpt_inputs *in, dqw_tile *tile, uint64_t row,
                          uint32_t *buf, ckpt_err *err)
 {
     uint64_t width = m->zero->shape[1];
@@ -169,40 +148,40 @@ static int dqw_zero_rows(const dqw_make *m, ckpt_inputs *in, dqw_tile *tile, uin
 }
 
 /* Read the zeros of a tile's rows, or set them to the middle of the range. */
-static int dqw_zeros(const dqw_make *m, ckpt_inputs *in, dqw_tile *tile, uint64_t row,
+static int dqw_zeros(const ckpt_words *m, ckpt_inputs *in, dqw_tile *tile, uint64_t row,
                      uint32_t *buf, ckpt_err *err)
 {
     uint64_t n = (tile->rows * m->bits + 31) / 32, first = row * m->bits / 32, groups = m->groups;
-    uint32_t *column = m->layout == DQW_ROWS ? buf + n * groups : buf;
+    uint32_t *column = m->layout == CKPT_WORDS_ROWS ? buf + n * groups : buf;
     int rc = CKPT_OK;
 
     if (m->zero_rows)
         return dqw_zero_rows(m, in, tile, row, buf, err);
     for (uint64_t i = 0; !m->zero && i < tile->rows * groups; i++)
         tile->zero[i] = (float)(1u << (m->bits - 1));
-    if (m->zero && m->layout == DQW_ROWS)
+    if (m->zero && m->layout == CKPT_WORDS_ROWS)
         rc = dqw_read(in, m->zero, first * groups, n * groups, buf, err);
     for (uint64_t g = 0; m->zero && rc == CKPT_OK && g < groups; g++) {
-        if (m->layout != DQW_ROWS)
+        if (m->layout != CKPT_WORDS_ROWS)
             rc = dqw_read(in, m->zero, g * m->zero->shape[1] + first, n, column, err);
-        for (uint64_t i = 0; m->layout == DQW_ROWS && i < n; i++)
+        for (uint64_t i = 0; m->layout == CKPT_WORDS_ROWS && i < n; i++)
             column[i] = buf[i * groups + g];
         if (rc == CKPT_OK && m->less_one)
-            dqw_add_one(m, column, n);
+            ckpt_words_add_one(m, column, n);
         for (uint64_t r = 0; rc == CKPT_OK && r < tile->rows; r++)
-            tile->zero[r * groups + g] = dqw_zero(m, column, r);
+            tile->zero[r * groups + g] = ckpt_words_zero(m, column, r);
     }
     return rc;
 }
 
 /* Read the scales of a tile's rows. */
-static int dqw_scales(const dqw_make *m, ckpt_inputs *in, dqw_tile *tile, uint64_t row,
+static int dqw_scales(const ckpt_words *m, ckpt_inputs *in, dqw_tile *tile, uint64_t row,
                       uint32_t *buf, ckpt_err *err)
 {
     uint64_t groups = m->groups, n = tile->rows;
     int rc = CKPT_OK;
 
-    if (m->layout == DQW_ROWS) {
+    if (m->layout == CKPT_WORDS_ROWS) {
         // a single scale serves all rows
         bool one = m->scale->n_elems == 1;
 
@@ -226,7 +205,7 @@ static int dqw_scales(const dqw_make *m, ckpt_inputs *in, dqw_tile *tile, uint64
 }
 
 /* Read the group of each column, and find out whether groups follow each other. */
-static int dqw_index(const dqw_make *m, ckpt_inputs *in, dqw_tile *tile, ckpt_err *err)
+static int dqw_index(const ckpt_words *m, ckpt_inputs *in, dqw_tile *tile, ckpt_err *err)
 {
     bool unset = false;
     int rc = CKPT_OK;
@@ -248,24 +227,24 @@ static int dqw_index(const dqw_make *m, ckpt_inputs *in, dqw_tile *tile, ckpt_er
 }
 
 /* Bytes of a tile of so many rows, without its header. */
-static uint64_t dqw_bytes(const dqw_make *m, uint64_t rows)
+static uint64_t dqw_bytes(const ckpt_words *m, uint64_t rows)
 {
     return (dqw_lines(m, rows) * m->n_words + m->cols + 2 * rows * m->groups) * sizeof(uint32_t);
 }
 
 /* Words of the buffer that reading a tile needs. */
-static uint64_t dqw_buffer(const dqw_make *m)
+static uint64_t dqw_buffer(const ckpt_words *m)
 {
     uint64_t lines = dqw_stride(m, m->tile) * DQW_LINES;
 
-    if (m->layout == DQW_ROWS)
+    if (m->layout == CKPT_WORDS_ROWS)
         return m->tile * (m->groups + 1);
     // zeros and scales need two numbers for each row
     return lines > 2 * m->tile ? lines : 2 * m->tile;
 }
 
 /* Get the tile with a row; this thread keeps it. */
-static int dqw_tile_of(const dqw_make *m, ckpt_inputs *in, uint64_t row, uint32_t *buf,
+static int dqw_tile_of(const ckpt_words *m, ckpt_inputs *in, uint64_t row, uint32_t *buf,
                        dqw_tile **out, ckpt_err *err)
 {
     uint64_t number = row / m->tile, first = number * m->tile;
@@ -296,13 +275,13 @@ static int dqw_tile_of(const dqw_make *m, ckpt_inputs *in, uint64_t row, uint32_
 /* ---- the arithmetic ---- */
 
 /* Compute columns col ... col + n - 1 of a row of the tile; q is room for whole blocks of them. */
-static void dqw_row(const dqw_make *m, const dqw_tile *tile, uint64_t r, const ckpt_axis *part,
+static void dqw_row(const ckpt_words *m, const dqw_tile *tile, uint64_t r, const ckpt_axis *part,
                     float *q, float *x)
 {
     const float *scale = tile->scale + r * m->groups, *zero = tile->zero + r * m->groups;
     uint64_t col = part->start, n = part->count, block = col / DQW_BAND;
 
-    if (m->layout == DQW_ACROSS) {
+    if (m->layout == CKPT_WORDS_ACROSS) {
         const uint32_t *word = tile->word + r / 8 * m->n_words + col;
         unsigned shift = dqw_across(r);
 
@@ -329,7 +308,7 @@ static void dqw_row(const dqw_make *m, const dqw_tile *tile, uint64_t r, const c
 static int dqw_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
                    ckpt_err *err)
 {
-    const dqw_make *m = (const dqw_make *)(const void *)make;
+    const ckpt_words *m = (const ckpt_words *)(const void *)make;
     uint64_t n_x = m->round.narrow ? n : 0, n_q = m->cols + 2 * DQW_BAND;
     float *scratch = in->scratch(in, (n_x + n_q + dqw_buffer(m)) * sizeof *scratch);
     float *q = scratch, *x = n_x ? scratch + n_q : to;
@@ -368,10 +347,10 @@ static bool dqw_span(uint64_t n, unsigned bits, uint64_t *out)
 }
 
 /* Start an operation: check the dtypes that all layouts share, and hide the inputs. */
-static int dqw_new(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, dqw_make **out)
+static int dqw_new(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, ckpt_words **out)
 {
     const ckpt_tensor *from[] = {p->weight, p->scale, p->other[0], p->other[1]}, *hidden[4] = {0};
-    dqw_make *m = *out = ckpt_arena_alloc(w->map->arena, sizeof *m);
+    ckpt_words *m = *out = ckpt_arena_alloc(w->map->arena, sizeof *m);
     ckpt_dtype d = p->scale->dtype;
     int rc = m ? CKPT_OK : ckpt_fail_memory(w->err);
 
@@ -399,7 +378,7 @@ static int dqw_new(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, dqw_
 }
 
 /* Choose the tile, and replace the weight. */
-static int dqw_put(ckpt_dequantizing *w, const ckpt_dequant_parts *p, dqw_make *m)
+static int dqw_put(ckpt_dequantizing *w, const ckpt_dequant_parts *p, ckpt_words *m)
 {
     uint64_t *shape = ckpt_arena_array(w->map->arena, 2, sizeof *shape), row, n = DQW_BAND;
 
@@ -408,23 +387,26 @@ static int dqw_put(ckpt_dequantizing *w, const ckpt_dequant_parts *p, dqw_make *
     if (m->index && (m->index->dtype != CKPT_I32 || m->index->n_elems != m->cols))
         return ckpt_dequant_unfit(w, p, p->other[1]);
     // so many bytes of words, scales and zeros fit memory, because the file has most of them
-    if (m->cols > DQW_MOST || m->groups > m->cols + 32)
+    if (m->cols > DQW_MOST || m->rows > DQW_MOST || m->groups > m->cols + 32)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                          "%s: %.200s: its rows of %" PRIu64
                          " numbers are longer than ckpt can turn at once",
                          ckpt_dequant_path(w), p->name, m->cols);
-    m->n_words = m->layout == DQW_ACROSS ? m->cols : (m->cols + DQW_BAND - 1) / DQW_BAND * m->bits;
-    row = dqw_bytes(m, DQW_BAND);
+    m->n_words =
+        m->layout == CKPT_WORDS_ACROSS ? m->cols : (m->cols + DQW_BAND - 1) / DQW_BAND * m->bits;
+    row = m->inputs ? ckpt_words_inputs_bytes(m) : dqw_bytes(m, DQW_BAND);
     if (row > DQW_MOST)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                          "%s: %.200s: %d of its rows have %" PRIu64
                          " bytes, more than ckpt can turn at once (%d)",
                          ckpt_dequant_path(w), p->name, DQW_BAND, row, DQW_MOST);
-    while (n < m->rows && dqw_bytes(m, n + DQW_BAND) <= DQW_TILE)
+    while (!m->inputs && n < m->rows && dqw_bytes(m, n + DQW_BAND) <= DQW_TILE)
         n += DQW_BAND;
     m->tile = n;
-    shape[0] = m->rows;
-    shape[1] = m->cols;
+    if (m->inputs)
+        m->make.make = ckpt_words_run_inputs;
+    shape[m->inputs] = m->rows;
+    shape[!m->inputs] = m->cols;
     return ckpt_dequant_put(w, p, &m->make, m->round.dtype, shape, 2);
 }
 
@@ -444,7 +426,7 @@ static unsigned dqw_bits(const ckpt_dequantizing *w, const ckpt_dequant_parts *p
 }
 
 /* True if so many columns form so many groups of the configured size. */
-static bool dqw_groups(const ckpt_dequantizing *w, const dqw_make *m, uint64_t *group)
+static bool dqw_groups(const ckpt_dequantizing *w, const ckpt_words *m, uint64_t *group)
 {
     *group = w->scheme.group ? w->scheme.group : m->cols;
     if (*group == 0)
@@ -453,14 +435,20 @@ static bool dqw_groups(const ckpt_dequantizing *w, const dqw_make *m, uint64_t *
 }
 
 /* Set the size of a matrix; true if its numbers fill the words. */
-static bool dqw_size(const ckpt_dequantizing *w, dqw_make *m, const ckpt_dequant_parts *p)
+static bool dqw_size(const ckpt_dequantizing *w, ckpt_words *m, const ckpt_dequant_parts *p)
 {
-    uint64_t of = m->layout == DQW_DOWN ? 0 : 1, n;
+    uint64_t of = m->layout == CKPT_WORDS_DOWN ? 0 : 1, n, span;
 
     m->groups = p->scale->shape[0];
     m->rows = p->weight->shape[1];
     m->cols = p->weight->shape[0];
-    if (!ckpt_mul(p->weight->shape[of], 32, &n) || n % m->bits)
+    if (!ckpt_mul(p->weight->shape[of], 32, &n))
+        return false;
+    // the last words of an embedding may be filled in part
+    if (!of && m->index && m->index->n_elems == w->n_vocab && w->n_vocab < n / m->bits &&
+        dqw_span(w->n_vocab, m->bits, &span) && span == m->cols)
+        n = w->n_vocab * m->bits;
+    if (n % m->bits)
         return false;
     *(of ? &m->rows : &m->cols) = n / m->bits;
     if (dqw_groups(w, m, &m->group))
@@ -484,7 +472,7 @@ static uint64_t dqw_padded(uint64_t cols, uint64_t group)
 static int dqw_gemv(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
 {
     const ckpt_tensor *words = p->weight, *zero = p->other[0];
-    dqw_make *m = NULL;
+    ckpt_words *m = NULL;
     uint64_t pad;
     int rc = dqw_new(w, p, &m);
 
@@ -492,7 +480,7 @@ static int dqw_gemv(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
         return rc;
     if (p->other[1])
         return ckpt_dequant_unfit(w, p, p->other[1]);
-    m->layout = DQW_ROWS;
+    m->layout = CKPT_WORDS_ROWS;
     m->zero_rows = true;
     m->bits = 4;
     m->rows = words->shape[0];
@@ -505,13 +493,14 @@ static int dqw_gemv(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
     m->groups = pad * 8;
     if (!dqw_is(p->scale, p->scale->dtype, m->rows, m->groups))
         return ckpt_dequant_unfit(w, p, p->scale);
-    return dqw_put(w, p, m);
+    rc = ckpt_words_direction(w, p, m);
+    return rc == CKPT_OK ? dqw_put(w, p, m) : rc;
 }
 
 int ckpt_dequant_columns(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
 {
     bool awq = w->scheme.ways == CKPT_QUANT_AWQ;
-    dqw_make *m = NULL;
+    ckpt_words *m = NULL;
     int rc;
 
     if (!p->other[0])
@@ -525,7 +514,7 @@ int ckpt_dequant_columns(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
         return rc;
     if (p->scale->ndim != 2)
         return ckpt_dequant_unfit(w, p, p->scale);
-    m->layout = awq ? DQW_ACROSS : DQW_DOWN;
+    m->layout = awq ? CKPT_WORDS_ACROSS : CKPT_WORDS_DOWN;
     m->less_one = w->scheme.less_one;
     m->bits = awq ? 4 : dqw_bits(w, p);
     if (m->bits == 0 ||
@@ -533,7 +522,14 @@ int ckpt_dequant_columns(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
         return ckpt_dequant_unfit(w, p, p->other[0]);
     if (!dqw_size(w, m, p))
         return ckpt_dequant_unfit(w, p, p->scale);
-    return dqw_put(w, p, m);
+    // without the order of columns all of them would be read, and wrong
+    if (!awq && w->scheme.reorders && !m->index && m->groups > 1)
+        return ckpt_fail(w->err, CKPT_EMISSING,
+                         "%s: %.200s: desc_act is true in config.json, and a tensor .g_idx with "
+                         "the group of each column is missing beside it",
+                         ckpt_dequant_path(w), p->weight->name);
+    rc = ckpt_words_direction(w, p, m);
+    return rc == CKPT_OK ? dqw_put(w, p, m) : rc;
 }
 
 /* ---- compressed-tensors ---- */
@@ -555,7 +551,7 @@ static unsigned dqw_packed_bits(const ckpt_dequantizing *w, uint64_t cols, uint6
 }
 
 /* Set the groups from the shape of the scales. */
-static bool dqw_packed_grid(const ckpt_dequantizing *w, dqw_make *m, const ckpt_tensor *s)
+static bool dqw_packed_grid(const ckpt_dequantizing *w, ckpt_words *m, const ckpt_tensor *s)
 {
     uint64_t size[2] = {m->rows, m->cols}, grid[2] = {1, 1}, block[2];
 
@@ -577,7 +573,7 @@ int ckpt_dequant_packed(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
 {
     const ckpt_tensor *size = p->other[2];
     int64_t shape[2] = {0, 0};
-    dqw_make *m = NULL;
+    ckpt_words *m = NULL;
     uint64_t span = 0;
     int rc = dqw_new(w, p, &m);
 
@@ -604,7 +600,7 @@ int ckpt_dequant_packed(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
                          ", %" PRId64 "]",
                          ckpt_dequant_path(w), p->weight->name, p->weight->shape[0], size->name,
                          shape[0], shape[1]);
-    m->layout = DQW_ROWS;
+    m->layout = CKPT_WORDS_ROWS;
     m->may_be_plain = true;
     m->rows = (uint64_t)shape[0];
     m->cols = (uint64_t)shape[1];

@@ -221,11 +221,9 @@ static int dqz_weight(ckpt_dequantizing *w, const dqz_form *f, size_t at, size_t
         p.name = p.weight->name;
         return f->keep(w, &p);
     }
-    if (rc == CKPT_OK && w->transposed && f->ways != CKPT_QUANT_SCALED)
-        rc = ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                       "%s: %.200s: models of this type store weights as [in, out], and ckpt makes "
-                       "[out, in] of packed ones",
-                       ckpt_dequant_path(w), p.weight->name);
+    if (rc == CKPT_OK && w->transposed && f->ways != CKPT_QUANT_SCALED &&
+        f->make != ckpt_dequant_columns)
+        rc = ckpt_dequant_turned(w, &p);
     return rc == CKPT_OK ? f->make(w, &p) : rc;
 }
 
@@ -389,11 +387,25 @@ static int dqz_modelopt(ckpt_dequantizing *w, const ckpt_value **q)
     return w->map->known.quantized ? CKPT_OK : ckpt_fail_memory(w->err);
 }
 
+/* The first of these sizes that the configuration has; 0: none. */
+static uint64_t dqz_size(const ckpt_rm_facts *facts, const char *const *keys, size_t n)
+{
+    int64_t size = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (ckpt_value_as_int(ckpt_rm_fact(facts, keys[i]), &size) && size > 0)
+            return (uint64_t)size;
+    }
+    return 0;
+}
+
 /* Read the configuration: the model's dtype and the quantization. */
 static int dqz_config(ckpt_dequantizing *w)
 {
     static const char *const keys[] = {"quantization_config", "compression_config",
                                        "text_config.quantization_config", "quantization"};
+    static const char *const vocab[] = {"vocab_size", "text_config.vocab_size"},
+                             *const hidden[] = {"hidden_size", "text_config.hidden_size", "n_embd"};
     const ckpt_value *q = NULL, *mlx = NULL;
     ckpt_remap none = {0};
     const ckpt_remap_how how = {0};
@@ -418,6 +430,10 @@ static int dqz_config(ckpt_dequantizing *w)
         rc = ckpt_quant_scheme_of(&w->scheme, q, ckpt_dequant_path(w), w->err);
     if (rc == CKPT_OK)
         w->transposed = dqz_transposed(&facts);
+    if (rc == CKPT_OK) {
+        w->n_vocab = dqz_size(&facts, vocab, 2);
+        w->n_hidden = dqz_size(&facts, hidden, 3);
+    }
     for (size_t i = 0; rc == CKPT_OK && i < 2 && w->model == CKPT_DTYPE_NONE; i++) {
         const ckpt_value *v = ckpt_rm_fact(&facts, i ? "torch_dtype" : "dtype");
         if (v && v->kind == CKPT_V_STR)

@@ -97,6 +97,13 @@ static const char *qsc_text(const ckpt_value *v, const char *key)
     return v && v->kind == CKPT_V_STR ? v->as.text.at : NULL;
 }
 
+/* True if an object has this key with the value true. */
+static bool qsc_is_true(const ckpt_value *v, const char *key)
+{
+    v = ckpt_value_get(v, key);
+    return v && v->kind == CKPT_V_BOOL && v->as.i;
+}
+
 static int qsc_unknown(const qsc_reader *r, const char *what, const char *name)
 {
     return ckpt_fail(r->err, CKPT_EUNSUPPORTED,
@@ -321,6 +328,7 @@ static int qsc_modules(const qsc_reader *r, const ckpt_value *q, const char *nam
         const ckpt_dict one = ckpt_value_map(all.at[i].value);
 
         r->way->varies = true;
+        r->way->reorders = r->way->reorders || qsc_is_true(all.at[i].value, "desc_act");
         for (uint64_t k = 0; k < one.n; k++) {
             const ckpt_value *key = one.at[k].key;
             const char *text = key->kind == CKPT_V_STR ? key->as.text.at : "(a key)";
@@ -412,6 +420,7 @@ static int qsc_words(qsc_reader *r, const ckpt_value *q, const qsc_method *m)
                          r->path);
     r->way->bits = r->way->varies ? 1u << 2 | 1u << 3 | 1u << 4 | 1u << 8 : 1u << bits;
     r->way->group = size < 0 ? 0 : (uint64_t)size;
+    r->way->reorders = r->way->reorders || qsc_is_true(q, "desc_act");
     return CKPT_OK;
 }
 
@@ -419,10 +428,7 @@ static int qsc_words(qsc_reader *r, const ckpt_value *q, const qsc_method *m)
 
 static int qsc_bitsandbytes(qsc_reader *r, const ckpt_value *q)
 {
-    const ckpt_value *four = ckpt_value_get(q, "load_in_4bit"),
-                     *eight = ckpt_value_get(q, "load_in_8bit");
-    bool is_four = four && four->kind == CKPT_V_BOOL && four->as.i,
-         is_eight = eight && eight->kind == CKPT_V_BOOL && eight->as.i;
+    bool is_four = qsc_is_true(q, "load_in_4bit"), is_eight = qsc_is_true(q, "load_in_8bit");
 
     if (is_four == is_eight)
         return qsc_unknown(r, "bitsandbytes",

@@ -38,6 +38,7 @@ typedef struct ckpt_quant_scheme {
     uint64_t group;    /* columns of a group; 0: all */
     bool varies;       /* modules may have other bits and groups, which tensors show */
     bool less_one;     /* zero points are stored less one */
+    bool reorders;     /* GPTQ's desc_act: groups have columns in any order, which g_idx has */
     /* MLX: the configuration; a member with the name of a module has the settings of that module */
     const ckpt_value *modules;
 } ckpt_quant_scheme;

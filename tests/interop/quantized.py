@@ -162,13 +162,44 @@ def gptq(a, tmp, dtype):
             wanted[name + '.weight'] = gptq_weight(tensors, name, bits, v2)
         tensors['a.bias'] = wanted['a.bias'] = torch.randn(rows).half()
         del tensors['c.g_idx']
-        q = {'quant_method': 'gptq', 'bits': bits, 'group_size': group, 'desc_act': True, 'sym': False, 'checkpoint_format': 'gptq_v2' if v2 else 'gptq',
+        q = {'quant_method': 'gptq', 'bits': bits, 'group_size': group, 'desc_act': False, 'sym': False, 'checkpoint_format': 'gptq_v2' if v2 else 'gptq',
              'meta': {'quantizer': ['gptqmodel:5']}}
         if bits == 2:
             q.update(bits=4, group_size=128, dynamic={'+:.*': {'bits': 2, 'group_size': -1}})
         config = {'quantization_config': q, 'dtype': 'bfloat16', 'keeps': {'this': ['}', 1]}}
         folder = write(os.path.join(tmp, 'gptq%d%d%s%d' % (bits, v2, dtype, rows)), tensors, config)
         problems += ['%d bits, v2 %s: %s' % (bits, v2, p) for p in compare(a, folder, wanted, dtype)]
+    return problems
+
+
+def gptq_inputs(a, tmp, dtype):
+    """Weights that modules store as [in, out], columns in any order: GPTQModel's embeddings, whose last words may be filled in part, and GPT-2's Conv1D."""
+    problems = []
+    for bits, v2, tokens, width, group in ((4, True, 17, 19, 32), (4, False, 1003, 64, 128), (8, True, 63, 32, -1), (2, False, 63, 48, 16),
+                                           (3, False, 96, 64, 32), (3, True, 64, 32, -1)):
+        groups, size = (1, tokens) if group < 0 else (-(-tokens // group), group)
+        for kind, name, order in (('llama', 'model.embed_tokens', torch.arange(tokens)), ('llama', 'model.tokens', torch.randperm(tokens)),
+                                  ('gpt2', 'h.0.mlp.c_fc', torch.randperm(tokens)), ('gpt2', 'h.0.attn.c_proj', torch.arange(tokens)),
+                                  ('gpt2', 'lm_head', torch.randperm(tokens))):
+            if kind == 'gpt2' and tokens * bits % 32:
+                continue
+            of, scales = (order // size).to(torch.int32), (torch.rand(groups, width) * 0.02 + 1e-4).half()
+            tensors = {name + '.qweight': words(-(-tokens * bits // 32), width), name + '.qzeros': words(groups, -(-width * bits // 32)),
+                       name + '.scales': scales, name + '.g_idx': of}
+            zeros = tensors[name + '.qzeros'] + (0 if v2 or bits == 3 else sum(1 << k for k in range(0, 31, bits)))
+            zeros = numbers(zeros, bits)[:, :width]
+            zeros = zeros + 1 & 7 if not v2 and bits == 3 else zeros
+            q = numbers(tensors[name + '.qweight'].T, bits)[:, :tokens].T
+            wanted = {name + '.weight': scales[of.long()] * (q - zeros[of.long()])}
+            if name == 'lm_head':
+                wanted = {name + '.weight': wanted[name + '.weight'].T}
+            config = {'quantization_config': {'quant_method': 'gptq', 'bits': bits, 'group_size': group, 'desc_act': True, 'sym': False,
+                                              'checkpoint_format': 'gptq_v2' if v2 else 'gptq'},
+                      'dtype': 'bfloat16', 'keeps': {'this': ['}', 1]}, 'model_type': kind, 'vocab_size': tokens, 'hidden_size': width}
+            if kind == 'gpt2':
+                config['vocab_size'] = 50257
+            folder = write(os.path.join(tmp, '%s-%d%d%s%d' % (name, bits, v2, dtype, tokens)), tensors, config)
+            problems += ['%s, %d bits, v2 %s: %s' % (name, bits, v2, p) for p in compare(a, folder, wanted, dtype)]
     return problems
 
 
@@ -467,7 +498,7 @@ def main():
     torch.manual_seed(0)
     with scratch() as tmp:
         for dtype in 'bf16', 'fp32':
-            for check in blocks, channels, experts, gptq, awq, gemv, packed, codes, eight, fp4, modelopt, modelopt_fp8, of_mlx:
+            for check in blocks, channels, experts, gptq, gptq_inputs, awq, gemv, packed, codes, eight, fp4, modelopt, modelopt_fp8, of_mlx:
                 tally.call('%s as %s' % (check.__name__, dtype), check, a, tmp, dtype)
         for four in True, False:
             tally.call('a Llama of transformers and bitsandbytes, %d bits' % (4 if four else 8), saved, a, tmp, four)

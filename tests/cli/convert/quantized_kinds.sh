@@ -259,6 +259,7 @@ down = 'model.layers.0.mlp.down_proj'
 bad('no_zeros', lambda s: tensor(s, 'qzeros', lambda *t: None))
 bad('no_words', lambda s: tensor(s, 'qweight', lambda *t: None))
 bad('no_scales', lambda s: tensor(s, 'scales', lambda *t: None))
+bad('no_index', lambda s: tensor(s, 'g_idx', lambda *t: None))
 bad('index', lambda s: tensor(s, 'g_idx', lambda d, n, b: (d, n, b[:-4] + struct.pack('<i', 4))))
 bad('negative', lambda s: tensor(s, 'g_idx', lambda d, n, b: (d, n, struct.pack('<i', -1) + b[4:])))
 bad('short_index', lambda s: tensor(s, 'g_idx', lambda d, n, b: (d, [n[0] - 1], b[:-4])))
@@ -349,10 +350,15 @@ bad('mlx_signed', lambda s: tensor(s, 'weight', lambda d, n, b: ('I32', n, b)), 
 save('mlx_twice', quantize('mlx')[0], SETTINGS['mlx'], **{'quantization': {'group_size': 64, 'bits': 4}})
 stored = quantize('gptq')[0]
 save('conv1d', stored, SETTINGS['gptq'], model_type='gpt2')
+for kind, name in ('gptq', 'table_head'), ('awq', 'awq_table'), ('gemv', 'gemv_table'):
+    tables = {n.replace(down, 'model.embed_tokens'): t for n, t in quantize(kind)[0].items() if n.startswith(down)}
+    rows, cols = quantize('gptq')[1][down + '.weight'][1]
+    rows, cols = (rows, cols) if kind == 'gptq' else (cols, rows)
+    save(name, tables, SETTINGS[kind], vocab_size=rows, hidden_size=cols)
 save('auto_round', stored, dict(SETTINGS['gptq'], quant_method='auto-round', packing_format='auto_round:auto_gptq', checkpoint_format=None))
 save('auto_round_2', stored, dict(SETTINGS['gptq'], quant_method='auto-round', packing_format='auto_round:llm_compressor', checkpoint_format=None))
 EOP
-for f in no_zeros no_words no_scales index negative short_index few_scales wide_zeros odd_scales flat other_words twice stray two_bits five_bits groups no_group \
+for f in no_zeros no_words no_scales no_index table_head awq_table gemv_table index negative short_index few_scales wide_zeros odd_scales flat other_words twice stray two_bits five_bits groups no_group \
     marlin two_formats adapter dynamic pack_dtype of_gemv gemv_group gemv_index gemv_fast llm_awq three awq_zeros no_shape shape rows even zero_rows nibbles stray_packed no_state no_absmax \
     no_map no_nested other_map few_factors no_json state_shape state_size state_block state_type state_dtype both few_rows no_rows tiles \
     no_global zero_global two_globals exponents wide_scales no_second algo smoothed smoothed_fp8 second_fp8 no_scale_fp8 blocks_fp8 \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_dequant_words.c: packed integers of every layout and number of bits against their formulas,
- * written out one number at a time; matrices of more rows than a tile.
+ * written out one number at a time; embeddings; matrices of more rows than a tile.
  */
 #include "ckpt_shape.h"
 #include "libckpt/codec/json/json.h"
@@ -103,7 +103,7 @@ static void random_matrix(matrix *m, unsigned bits, uint32_t zeros, bool ordered
 
 static matrix m;
 static uint32_t words[ROWS * COLS], zeros[ROWS * GROUPS], turned[ROWS * COLS];
-static float scales[ROWS * GROUPS];
+static float scales[ROWS * GROUPS], embedding[COLS * ROWS];
 
 static void clear(void)
 {
@@ -117,9 +117,9 @@ static void gptq(void **state)
     static const unsigned all[] = {2, 3, 4, 8};
 
     (void)state;
-    for (unsigned k = 0; k < 16; k++) {
+    for (unsigned k = 0; k < 32; k++) {
         unsigned bits = all[k % 4], lines = COLS * bits / 32;
-        bool v2 = k & 4, ordered = k & 8;
+        bool v2 = k & 4, ordered = k & 8, table = k & 16;
         char config[256];
 
         clear();
@@ -135,9 +135,10 @@ static void gptq(void **state)
             }
         }
         (void)snprintf(config, sizeof config,
-                       "{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": %u, "
-                       "\"group_size\": %d, \"checkpoint_format\": \"gptq%s\"}}",
-                       bits, GROUP, v2 ? "_v2" : "");
+                       "{\"vocab_size\": %d, \"hidden_size\": %d, \"quantization_config\": "
+                       "{\"quant_method\": \"gptq\", \"bits\": %u, \"group_size\": %d, "
+                       "\"checkpoint_format\": \"gptq%s\"}}",
+                       table ? COLS : 9, table ? ROWS : 9, bits, GROUP, v2 ? "_v2" : "");
         ckpt_map *map = new_map(config);
         put(map, "x.qweight", CKPT_I32, lines, ROWS, words);
         put(map, "x.qzeros", CKPT_I32, GROUPS, ROWS * bits / 32, zeros);
@@ -145,7 +146,9 @@ static void gptq(void **state)
         if (!ordered)
             put(map, "x.g_idx", CKPT_I32, COLS, 0, m.of);
         assert_int_equal(ckpt_map_dequantize(map, false, NULL), CKPT_OK);
-        assert_values(map, m.want, ROWS, COLS);
+        for (unsigned i = 0; i < ROWS * COLS; i++)
+            embedding[i % COLS * ROWS + i / COLS] = m.want[i];
+        assert_values(map, table ? embedding : m.want, table ? COLS : ROWS, table ? ROWS : COLS);
         ckpt_map_free(map);
     }
 }
