@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/hf/pipeline.h"
 #include "formats/torch/torch.h"
 #include "formats/training/run_files.h"
 #include "libckpt/base/dtype.h"
@@ -707,6 +708,25 @@ static int hf_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_op
     return rc;
 }
 
+/* ckpt_directory.scatter of "hf" */
+static int hf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+{
+    return ckpt_pipeline_is(from) ? ckpt_pipeline_scatter(to, from, target, err)
+                                  : ckpt_hf_scatter(to, from, target, NULL, err);
+}
+
+/* ckpt_directory.scatter of "hf-bin" */
+static int hf_scatter_bin(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
+                          ckpt_err *err)
+{
+    // the names have the components in front, with which no program loads them
+    return ckpt_pipeline_is(from)
+               ? ckpt_fail(err, CKPT_EUNSUPPORTED,
+                           "%s is a pipeline of several models: --to hf writes it, in safetensors",
+                           from->path)
+               : ckpt_hf_scatter_bin(to, from, target, err);
+}
+
 const ckpt_directory ckpt_directory_hf = {
     .is =
         {
@@ -721,7 +741,7 @@ const ckpt_directory ckpt_directory_hf = {
         },
     .probe = hf_probe,
     .gather = hf_gather,
-    .scatter = ckpt_hf_scatter,
+    .scatter = hf_scatter,
     .whole = ckpt_hf_output,
     .part = hf_part,
 };
@@ -736,5 +756,5 @@ const ckpt_directory ckpt_directory_hf_bin = {
         },
     .probe = hf_probe_none,
     .gather = hf_gather,
-    .scatter = ckpt_hf_scatter_bin,
+    .scatter = hf_scatter_bin,
 };

@@ -45,15 +45,18 @@ const char *ckpt_hf_base(const char *path);
 /* True for an adapter that ckpt extracted, or if all source files have names of adapters. */
 bool ckpt_hf_is_adapter(const ckpt_map *from);
 
-/* ckpt_directory.scatter of "hf" and "hf-bin". */
-int ckpt_hf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err);
+/*
+ * ckpt_directory.scatter of "hf" and "hf-bin", for one model.
+ *
+ * variant  part of the weight files' names ("fp16"); NULL: none
+ */
+int ckpt_hf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
+                    const char *variant, ckpt_err *err);
 int ckpt_hf_scatter_bin(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
                         ckpt_err *err);
 
 extern const ckpt_directory ckpt_directory_hf;
 extern const ckpt_directory ckpt_directory_hf_bin;
 extern const ckpt_directory ckpt_directory_pipeline; /* a folder of such folders */
-
-#define CKPT_HF_PIPELINE "diffusers" /* its name */
 
 #endif

@@ -43,6 +43,8 @@ typedef struct side_work {
     ckpt_listing list; /* the source's folder */
     bool is_model;     /* the folder has files that show a model */
     bool has_code;     /* its configuration names Python code in the folder */
+    /* the folder is a pipeline, or part of one: the folder of the output with "/", or "" */
+    const char *below;
     bool floats;       /* quantization_config does not apply to the output */
     ckpt_map *scratch; /* owns listings and texts, which the target must not keep in memory */
     const ckpt_value *config; /* the output's config.json, in scratch; NULL: it has none */
@@ -156,12 +158,27 @@ static bool side_was_read(const side_work *w, const char *name)
     return false;
 }
 
+/* Decide about a file of a pipeline that is outside of the folders with weights. */
+static side_kind side_of_pipeline(const char *name)
+{
+    if (name[0] == '.' || ckpt_manifest_is(name))
+        return SIDE_SILENT;
+    if (ckpt_hf_parse_name(name).role != CKPT_HF_OTHER)
+        return SIDE_LEFT;
+    if (side_is_known(name))
+        return SIDE_COPIED;
+    // components may have code of their own
+    return side_is_text(name) || side_ends(name, ".py") ? SIDE_COPIED_SMALL : SIDE_LEFT;
+}
+
 /* Decide whether a file of the folder is copied or left out. */
 static side_kind side_of_file(const side_work *w, const char *name)
 {
     ckpt_hf_name weights = ckpt_hf_parse_name(name);
     bool adapters = weights.family >= CKPT_HF_ADAPTER && weights.family < CKPT_HF_ADAPTER + 2;
 
+    if (w->below)
+        return side_of_pipeline(name);
     if (name[0] == '.' || ckpt_manifest_is(name) || ckpt_ds_name_is_shard(name) ||
         side_begins(name, "latest") || strcmp(name, "zero_to_fp32.py") == 0 ||
         side_was_read(w, name))
@@ -383,7 +400,7 @@ static int side_copy(side_work *w, const ckpt_listing *list, const ckpt_entry *e
         ckpt_free(bytes);
         return CKPT_OK;
     }
-    if (rc == CKPT_OK && strcmp(name, "config.json") == 0)
+    if (rc == CKPT_OK && strcmp(name, "config.json") == 0 && !w->below)
         rc = side_plain(w, bytes, n);
     else if (rc == CKPT_OK)
         rc = side_add(w, name, bytes, n);
@@ -471,31 +488,37 @@ static int side_made(side_work *w)
     return rc;
 }
 
-static bool side_of_diffusers(const ckpt_value *config)
+static const char *side_class(const ckpt_value *config, ckpt_arena *arena)
 {
-    return ckpt_value_get(config, "_class_name") && !ckpt_value_get(config, "model_type");
+    const ckpt_value *class = ckpt_value_get(config, "_class_name");
+
+    if (!class || ckpt_value_get(config, "model_type"))
+        return NULL;
+    // code of its own may be a list of a module and a class
+    return class->kind == CKPT_V_STR ? ckpt_arena_string(arena, class->as.text.at, class->as.text.n)
+                                     : "";
 }
 
-bool ckpt_hf_is_diffusers(const ckpt_map *from)
+const char *ckpt_hf_diffusers_class(const ckpt_map *from, ckpt_arena *arena)
 {
     ckpt_map *scratch = NULL;
     ckpt_listing list;
     ckpt_value *config = NULL;
-    bool is = false;
+    const char *class = NULL;
 
     // a configuration given with --config has priority over the one in the source's folder
     if (from->config.value)
-        return side_of_diffusers(from->config.value);
+        return side_class(from->config.value, arena);
     if (ckpt_map_create(&scratch, 0, NULL) != CKPT_OK)
-        return false;
+        return NULL;
     if (ckpt_model_folder_list(&list, scratch, from, NULL) == CKPT_OK &&
         ckpt_listing_find(&list, "config.json")) {
         const char *path = ckpt_path_join(scratch->arena, list.folder, "config.json");
-        is = path && ckpt_json_read(&config, scratch->arena, path, SIDE_MAX, NULL) == CKPT_OK &&
-             side_of_diffusers(config);
+        if (path && ckpt_json_read(&config, scratch->arena, path, SIDE_MAX, NULL) == CKPT_OK)
+            class = side_class(config, arena);
     }
     ckpt_map_free(scratch);
-    return is;
+    return class;
 }
 
 /* Check that programs read the quantized weights of such a model. */
@@ -652,6 +675,46 @@ static int side_whole(const side_work *w)
     return ckpt_hf_written(w->to, from, w->config, w->err);
 }
 
+/* Note the files that were not copied. */
+static int side_note_left(const side_work *w)
+{
+    const char *folder = w->list.folder;
+
+    if (w->n_left > SIDE_MAX_LISTED)
+        return ckpt_map_note(w->to, CKPT_INFO, w->err, "%s: not copied: %s and %zu more", folder,
+                             w->left, w->n_left - SIDE_MAX_LISTED);
+    return w->n_left == 0
+               ? CKPT_OK
+               : ckpt_map_note(w->to, CKPT_INFO, w->err, "%s: not copied: %s", folder, w->left);
+}
+
+int ckpt_hf_side_pipeline(ckpt_map *to, const ckpt_listing *list, const char *below,
+                          const char *const *taken, ckpt_err *err)
+{
+    assert(to && list && below);
+    side_work w = {.to = to, .below = below, .list = *list, .err = err};
+    int rc = ckpt_map_create(&w.scratch, 0, err);
+
+    for (size_t i = 0; rc == CKPT_OK && i < list->n; i++) {
+        const ckpt_entry *e = &list->entry[i];
+        const side_kind kind = e->is_dir ? SIDE_LEFT : side_of_file(&w, e->name);
+        const char *name = ckpt_arena_printf(w.scratch->arena, "%s%s", below, e->name);
+
+        if (!name)
+            rc = ckpt_fail_memory(err);
+        else if ((taken && side_any(e->name, taken, side_equals)) || e->name[0] == '.')
+            continue;
+        else if (kind == SIDE_COPIED || (kind == SIDE_COPIED_SMALL && e->size <= SIDE_SMALL))
+            rc = side_copy(&w, list, e, name);
+        else if (kind != SIDE_SILENT)
+            rc = side_leave(&w, e->name, e->is_dir ? "/" : "");
+    }
+    if (rc == CKPT_OK)
+        rc = side_note_left(&w);
+    ckpt_map_free(w.scratch);
+    return rc;
+}
+
 int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bool adapter,
                        ckpt_err *err)
 {
@@ -680,11 +743,8 @@ int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bo
                        "%s: config.json is missing, but it must say how the weights are quantized; "
                        "give it with --config FOLDER",
                        w.list.folder);
-    if (rc == CKPT_OK && w.n_left > SIDE_MAX_LISTED)
-        rc = ckpt_map_note(to, CKPT_INFO, err, "%s: not copied: %s and %zu more", w.list.folder,
-                           w.left, w.n_left - SIDE_MAX_LISTED);
-    else if (rc == CKPT_OK && w.n_left)
-        rc = ckpt_map_note(to, CKPT_INFO, err, "%s: not copied: %s", w.list.folder, w.left);
+    if (rc == CKPT_OK)
+        rc = side_note_left(&w);
     ckpt_map_free(w.scratch);
     return rc;
 }

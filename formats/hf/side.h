@@ -24,10 +24,21 @@ int ckpt_hf_side_files(ckpt_map *to, const ckpt_map *from, const char *dtype, bo
                        ckpt_err *err);
 
 /*
- * True if the configuration in the source's folder belongs to diffusers (`_class_name`), because
- * its loaders look for diffusion_pytorch_model.*.
+ * Add the small files of a pipeline's folder unchanged, and note those left out: the top folder, or
+ * that of a component without weights.
+ *
+ * below  the folder of the output, with "/" at the end; "": the top
+ * taken  names of files and folders that the caller writes, with NULL at the end; or NULL
+ * Errors CKPT_EIO, CKPT_ELIMIT
  */
-bool ckpt_hf_is_diffusers(const ckpt_map *from);
+int ckpt_hf_side_pipeline(ckpt_map *to, const ckpt_listing *list, const char *below,
+                          const char *const *taken, ckpt_err *err);
+
+/*
+ * The class of a model of diffusers, by the configuration in the source's folder (`_class_name`),
+ * in the arena; NULL: another model. Its loaders look for diffusion_pytorch_model.*.
+ */
+const char *ckpt_hf_diffusers_class(const ckpt_map *from, ckpt_arena *arena);
 
 /* True if an output has a config.json. */
 bool ckpt_hf_has_config(const ckpt_map *to);

@@ -12,6 +12,7 @@
 
 #include "formats/hf/hf.h"
 #include "formats/hf/side.h"
+#include "formats/hf/wide.h"
 #include "formats/safetensors/safetensors.h"
 #include "formats/safetensors/split.h"
 #include "formats/torch/torch.h"
@@ -32,10 +33,11 @@ typedef struct hfw_writer {
     ckpt_err *err;
     uint32_t *shard; /* shard of each tensor */
     ckpt_hf_sums sums;
-    uint32_t first;    /* index of the first shard in to->files */
-    const char *dtype; /* new dtype of config.json, as torch spells it; NULL: unchanged */
-    bool adapter;      /* source and output are a PEFT adapter */
-    bool diffusers;    /* a diffusers model, which has another file name */
+    uint32_t first;      /* index of the first shard in to->files */
+    const char *dtype;   /* new dtype of config.json, as torch spells it; NULL: unchanged */
+    bool adapter;        /* source and output are a PEFT adapter */
+    bool diffusers;      /* a diffusers model, which has another file name */
+    const char *variant; /* "fp16" in the files' names; NULL: none */
 } hfw_writer;
 
 static bool hfw_is_scale(const char *name)
@@ -124,16 +126,19 @@ static int hfw_split(hfw_writer *w, uint64_t limit)
     return rc;
 }
 
-/* "model.safetensors", or "model-00002-of-00003.safetensors"; with the suffix or without. */
-static void hfw_shard_name(const hfw_writer *w, uint32_t i, bool suffix, char out[64])
+/*
+ * "model.safetensors", or "model.fp16-00002-of-00003.safetensors"; with the suffix or without. In
+ * the arena; NULL: out of memory.
+ */
+static const char *hfw_shard_name(const hfw_writer *w, ckpt_arena *a, uint32_t i, bool suffix)
 {
-    const char *end = suffix ? w->style->suffix : "";
+    const char *end = suffix ? w->style->suffix : "", *dot = w->variant ? "." : "";
+    const char *variant = w->variant ? w->variant : "";
 
     if (w->sums.n_shards == 1)
-        snprintf(out, 64, "%s%s", hfw_stem(w), end);
-    else
-        snprintf(out, 64, "%s-%05" PRIu32 "-of-%05" PRIu32 "%s", hfw_stem(w), i + 1,
-                 w->sums.n_shards, end);
+        return ckpt_arena_printf(a, "%s%s%s%s", hfw_stem(w), dot, variant, end);
+    return ckpt_arena_printf(a, "%s%s%s-%05" PRIu32 "-of-%05" PRIu32 "%s", hfw_stem(w), dot,
+                             variant, i + 1, w->sums.n_shards, end);
 }
 
 /* Add one file per shard; its size is set when its format places the tensors. */
@@ -143,10 +148,11 @@ static int hfw_add_shards(hfw_writer *w)
 
     w->first = (uint32_t)w->to->files.n;
     for (uint32_t i = 0; rc == CKPT_OK && i < w->sums.n_shards; i++) {
-        char name[64], prefix[64];
+        const char *name = hfw_shard_name(w, w->to->arena, i, true);
+        const char *prefix = hfw_shard_name(w, w->to->arena, i, false);
         uint32_t index = 0;
-        hfw_shard_name(w, i, true, name);
-        hfw_shard_name(w, i, false, prefix);
+        if (!name || !prefix)
+            return ckpt_fail_memory(w->err);
         // torch names an archive's top folder after its file, without the last suffix
         ckpt_map_file file = {.path = name, .prefix = prefix, .format = w->style->format};
         rc = ckpt_map_add_file(w->to, &file, &index, w->err);
@@ -172,9 +178,8 @@ static ckpt_value *hfw_index_tree(const hfw_writer *w, ckpt_arena *a, bool hidde
               ckpt_dict_add_cstr(a, &meta->as.map, "total_size", size);
 
     for (uint32_t i = 0; ok && i < w->sums.n_shards; i++) {
-        char name[64];
-        hfw_shard_name(w, i, true, name);
-        const char *shown = hidden ? ckpt_arena_printf(a, CKPT_SET_HIDDEN, name) : name;
+        const char *name = hfw_shard_name(w, a, i, true);
+        const char *shown = hidden && name ? ckpt_arena_printf(a, CKPT_SET_HIDDEN, name) : name;
         file[i] = shown ? ckpt_value_cstr(a, shown) : NULL;
         ok = file[i] != NULL;
     }
@@ -207,10 +212,11 @@ static int hfw_index_text(const hfw_writer *w, bool hidden, ckpt_bytes *text)
 static int hfw_add_index(hfw_writer *w)
 {
     ckpt_bytes text = {0};
-    char name[64];
-    int rc = hfw_index_text(w, false, &text);
+    const char *name =
+        ckpt_arena_printf(w->to->arena, "%s%s.index%s%s.json", hfw_stem(w), w->style->suffix,
+                          w->variant ? "." : "", w->variant ? w->variant : "");
+    int rc = name ? hfw_index_text(w, false, &text) : ckpt_fail_memory(w->err);
 
-    snprintf(name, sizeof name, "%s%s.index.json", hfw_stem(w), w->style->suffix);
     if (rc == CKPT_OK)
         rc = ckpt_model_folder_add(w->to, name, text.at, text.n, w->err);
     ckpt_vec_free(&text);
@@ -337,19 +343,19 @@ static int hfw_note_mixed(hfw_writer *w, const ckpt_target *target)
  */
 static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *target)
 {
-    // the names have the components in front, with which no program loads them
-    if (from->format && strcmp(from->format, CKPT_HF_PIPELINE) == 0)
-        return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                         "%s is a pipeline of several models: convert its components one by one, "
-                         "such as %s/unet, and copy its other files",
-                         from->path, from->path);
-    w->shard = ckpt_alloc(w->to->tensors.n * sizeof *w->shard);
-    w->adapter = ckpt_hf_is_adapter(from);
-    // PEFT cannot read shards
-    uint64_t limit = w->adapter ? 0 : target->max_shard_size;
-    int rc = w->shard ? hfw_split(w, limit) : ckpt_fail_memory(w->err);
+    const char *class;
+    int rc = CKPT_OK;
 
-    w->diffusers = !w->adapter && ckpt_hf_is_diffusers(from);
+    w->adapter = ckpt_hf_is_adapter(from);
+    w->shard = ckpt_alloc(w->to->tensors.n * sizeof *w->shard);
+    class = w->adapter ? NULL : ckpt_hf_diffusers_class(from, w->to->arena);
+    w->diffusers = class != NULL;
+    if (class)
+        rc = ckpt_hf_keep_wide(w->to, from, class, target->dtype, w->err);
+    if (rc == CKPT_OK)
+        // PEFT cannot read shards
+        rc = w->shard ? hfw_split(w, w->adapter ? 0 : target->max_shard_size)
+                      : ckpt_fail_memory(w->err);
     // diffusers' configurations have no dtype
     w->dtype = w->diffusers ? NULL : hfw_config_dtype(w->to, from, target);
     if (rc == CKPT_OK && !target->skip_side_files)
@@ -375,10 +381,11 @@ static int hfw_scatter(hfw_writer *w, const ckpt_map *from, const ckpt_target *t
  * A tied name is not listed in the index: safetensors stores it as metadata of its shard, and
  * loaders that tie weights do not look it up.
  */
-int ckpt_hf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
+int ckpt_hf_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *target,
+                    const char *variant, ckpt_err *err)
 {
     static const hfw_style style = {&ckpt_format_safetensors, "model", ".safetensors", false};
-    hfw_writer w = {.to = to, .style = &style, .err = err};
+    hfw_writer w = {.to = to, .style = &style, .variant = variant, .err = err};
 
     return hfw_scatter(&w, from, target);
 }

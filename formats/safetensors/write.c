@@ -25,11 +25,18 @@ CKPT_VEC(stw_pairs, stw_pair);
 typedef struct stw_writer {
     ckpt_map *to;
     uint32_t file;
+    const ckpt_component *component; /* the file's model; NULL: the whole map */
     ckpt_err *err;
     ckpt_tensors tensors; /* tensors of this file, in the order of their data */
     stw_pairs pairs;
     ckpt_bytes header; /* 8 bytes of length, then the JSON */
 } stw_writer;
+
+/* The name that the file stores. */
+static const char *stw_name(const stw_writer *w, const ckpt_tensor *t)
+{
+    return w->component ? t->name + strlen(w->component->prefix) : t->name;
+}
 
 /* For qsort: by the library's rank of dtypes, larger (more aligned) dtypes first, then by name. */
 static int stw_tensor_order(const void *pa, const void *pb)
@@ -60,10 +67,13 @@ static int stw_add_pair(stw_writer *w, const char *key, const char *text)
 /* Add a tensor of this file to the data; one that is tied to another goes into the metadata. */
 static int stw_take(stw_writer *w, ckpt_tensor *t)
 {
-    if (strcmp(t->name, CKPT_ST_METADATA) == 0)
+    if (w->component && strncmp(t->name, w->component->prefix, strlen(w->component->prefix)) != 0)
+        return ckpt_fail(w->err, CKPT_EMISMATCH, "tensor \"%.200s\" is not below \"%.200s\"",
+                         t->name, w->component->prefix);
+    if (strcmp(stw_name(w, t), CKPT_ST_METADATA) == 0)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                          "safetensors reserves the name \"%s\": rename this tensor", t->name);
-    if (t->owner && strcmp(t->name, "format") == 0)
+    if (t->owner && strcmp(stw_name(w, t), "format") == 0)
         return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
                          "safetensors cannot record that \"format\" is tied to \"%s\": rename it",
                          t->owner->name);
@@ -72,7 +82,7 @@ static int stw_take(stw_writer *w, ckpt_tensor *t)
                          "tensor \"%.200s\" is tied to \"%.200s\", which goes to another file",
                          t->name, t->owner->name);
     if (t->owner)
-        return stw_add_pair(w, t->name, t->owner->name);
+        return stw_add_pair(w, stw_name(w, t), stw_name(w, t->owner));
     if (!ckpt_dtype_get(t->dtype)->safetensors)
         return ckpt_fail(
             w->err, CKPT_EUNSUPPORTED, "tensor \"%.200s\": safetensors has no dtype %s; %s",
@@ -92,7 +102,7 @@ static int stw_take(stw_writer *w, ckpt_tensor *t)
  */
 static int stw_metadata(stw_writer *w)
 {
-    ckpt_dict carried = w->to->metadata;
+    ckpt_dict carried = w->component ? w->component->metadata : w->to->metadata;
     size_t n = w->pairs.n;
     int rc = stw_add_pair(w, "format", "pt");
 
@@ -128,10 +138,11 @@ static bool stw_write_metadata(stw_writer *w)
 }
 
 /* Append the entry of a tensor with bytes begin..end-1 of the data. */
-static bool stw_write_entry(ckpt_bytes *out, const ckpt_tensor *t, uint64_t begin, uint64_t end)
+static bool stw_write_entry(stw_writer *w, const ckpt_tensor *t, uint64_t begin, uint64_t end)
 {
-    bool ok = ckpt_bytes_add(out, ",", 1) &&
-              ckpt_json_string(out, t->name, strlen(t->name), false) &&
+    const char *name = stw_name(w, t);
+    ckpt_bytes *out = &w->header;
+    bool ok = ckpt_bytes_add(out, ",", 1) && ckpt_json_string(out, name, strlen(name), false) &&
               ckpt_bytes_printf(out, ":{\"dtype\":\"%s\",\"shape\":[", ckpt_dtype_name(t->dtype));
 
     for (uint32_t k = 0; ok && k < t->ndim; k++)
@@ -157,7 +168,7 @@ static int stw_header(stw_writer *w, uint64_t *n_data)
         if (!ckpt_dtype_bytes(t->dtype, t->n_elems, &n_bytes) || !ckpt_add(at, n_bytes, &n_bytes))
             rc = ckpt_fail(w->err, CKPT_ELIMIT, "tensor \"%.200s\": the file's size overflows",
                            t->name);
-        if (rc == CKPT_OK && !stw_write_entry(&w->header, t, at, n_bytes))
+        if (rc == CKPT_OK && !stw_write_entry(w, t, at, n_bytes))
             rc = ckpt_fail_memory(w->err);
         at = n_bytes;
     }
@@ -208,7 +219,7 @@ static int stw_back(stw_writer *w)
 int ckpt_safetensors_place(ckpt_map *to, uint32_t file, ckpt_err *err)
 {
     assert(file < to->files.n);
-    stw_writer w = {.to = to, .file = file, .err = err};
+    stw_writer w = {.to = to, .file = file, .component = to->files.at[file].component, .err = err};
     uint64_t n_data = 0, size = 0;
     int rc = CKPT_OK;
 

@@ -98,27 +98,75 @@ static int set_order(const void *pa, const void *pb)
     return strcmp(a->name, b->name);
 }
 
+/* The folder of new file i, with a slash at the end, or ""; NULL: out of memory. */
+static const char *set_above(const set_work *w, size_t i)
+{
+    const char *name = w->to->files.at[i].path, *slash = strrchr(name, '/');
+
+    return ckpt_arena_string(w->arena, name, slash ? (uint64_t)(slash - name) + 1 : 0);
+}
+
+/* True if no new file before file i lies in the same folder. */
+static bool set_is_first_of(const set_work *w, size_t i)
+{
+    const char *name = w->to->files.at[i].path, *slash = strrchr(name, '/');
+    size_t n = slash ? (size_t)(slash - name) + 1 : 0;
+
+    for (size_t k = 0; k < i; k++) {
+        const char *other = w->to->files.at[k].path;
+
+        if (strncmp(other, name, n) == 0 && !strchr(other + n, '/'))
+            return false;
+    }
+    return true;
+}
+
+/* List a folder, "" or one with a slash at the end, which need not exist. */
+static int set_list_folder(set_work *w, const char *folder)
+{
+    int fd = openat(w->dir->fd, *folder ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    int rc = CKPT_OK;
+
+    // set_check_name refuses other things with the folder's name
+    if (fd < 0 && *folder && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP))
+        return CKPT_OK;
+    if (!dir) {
+        rc = ckpt_fail_sys(w->err, CKPT_EIO, errno, "%s%s%s: cannot list the folder", w->dir->path,
+                           *folder ? "/" : "", folder);
+        if (fd >= 0)
+            (void)close(fd);
+        return rc;
+    }
+    errno = 0;
+    for (struct dirent *d; rc == CKPT_OK && (d = readdir(dir)); errno = 0) {
+        const char *name = ckpt_arena_printf(w->arena, "%s%s", folder, d->d_name);
+
+        rc = name ? set_note_old(w, name) : ckpt_fail_memory(w->err);
+    }
+    if (rc == CKPT_OK && errno != 0)
+        rc = ckpt_fail_sys(w->err, CKPT_EIO, errno, "%s%s%s: cannot list the folder", w->dir->path,
+                           *folder ? "/" : "", folder);
+    (void)closedir(dir);
+    return rc;
+}
+
 /*
  * List the existing files that may belong to a set of the same kind. The head that loaders would
  * take now comes first in the order, and becomes `live`.
  */
 static int set_list_old(set_work *w)
 {
-    int fd = openat(w->dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = CKPT_OK;
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    int rc = set_list_folder(w, "");
 
-    if (!dir) {
-        rc = ckpt_fail_sys(w->err, CKPT_EIO, errno, "%s: cannot list the folder", w->dir->path);
-        if (fd >= 0)
-            (void)close(fd);
-        return rc;
+    for (size_t i = 0; rc == CKPT_OK && w->to->set->deep && i < w->to->files.n; i++) {
+        const char *above = set_above(w, i);
+
+        if (!above)
+            rc = ckpt_fail_memory(w->err);
+        else if (*above && set_is_first_of(w, i))
+            rc = set_list_folder(w, above);
     }
-    errno = 0;
-    for (struct dirent *d; rc == CKPT_OK && (d = readdir(dir)); errno = 0)
-        rc = set_note_old(w, d->d_name);
-    if (rc == CKPT_OK && errno != 0)
-        rc = ckpt_fail_sys(w->err, CKPT_EIO, errno, "%s: cannot list the folder", w->dir->path);
-    (void)closedir(dir);
     if (w->old.n > 0)
         qsort(w->old.at, w->old.n, sizeof *w->old.at, set_order);
     w->live = w->old.n > 0 && w->old.at[0].is.what == CKPT_SET_HEAD ? &w->old.at[0] : NULL;

@@ -128,6 +128,15 @@ typedef struct ckpt_literal {
 CKPT_VEC(ckpt_literals, ckpt_literal);
 CKPT_VEC(ckpt_storages, ckpt_storage *);
 
+/*
+ * Written: one of several models in a map. All of its tensors' names begin with `prefix` ("unet/"),
+ * which its files leave out; they store `metadata` instead of the map's.
+ */
+typedef struct ckpt_component {
+    const char *prefix;
+    ckpt_dict metadata;
+} ckpt_component;
+
 typedef struct ckpt_map_file {
     const char *path;   /* read: as opened. written: relative to the target folder */
     const char *prefix; /* written torch files: name of the archive's top folder; else NULL */
@@ -158,6 +167,7 @@ typedef struct ckpt_map_file {
     uint32_t rank;
     /* written: by another process with the same layout, so this one neither plans nor writes it */
     bool elsewhere;
+    const ckpt_component *component; /* written safetensors files: its model; NULL: the whole map */
 } ckpt_map_file;
 
 typedef enum ckpt_severity { CKPT_INFO, CKPT_WARNING, CKPT_ERROR } ckpt_severity;
@@ -263,6 +273,8 @@ typedef struct ckpt_set {
      * and no head may exist during the replacement
      */
     bool alone;
+    /* heads and parts also lie in the folders of new files; `look` gets "unet/NAME" then */
+    bool deep;
     const char
         *bridge; /* text of an index that refers to the parts by their hidden names; NULL: none */
     uint64_t n_bridge;

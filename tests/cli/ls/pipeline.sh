@@ -12,10 +12,6 @@ ckpt ls pipe | grep 'conv_in\|tensors' && ckpt info pipe && ckpt verify -q pipe 
 echo "-- shards and another dtype in one component"
 cp -r pipe other && rm other/vae/* && cp fp16/* other/vae
 ckpt diff pipe other | sed -n '1p;$p' && ckpt verify -q other && ckpt convert -q other one.safetensors --to safetensors --include 'vae/*' && ckpt ls one.safetensors | head -n 2
-echo "-- written as a pipeline: not yet"
-ckpt convert -q pipe out --to hf || echo "status $?"
-ckpt merge -q pipe:1 other:1 -o out --method linear || echo "status $?"
-ckpt convert -q pipe/unet unet --to hf --dtype bf16 && ls unet && ls -d out 2>/dev/null
 echo "-- a component goes, weights go, a shard goes"
 rm -r other/scheduler && { ckpt ls other || echo "status $?"; }
 mkdir other/scheduler && rm other/vae/*-00002-of-* && { ckpt verify other || echo "status $?"; }
