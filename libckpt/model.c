@@ -19,8 +19,10 @@
 #include "libckpt/transform/keymap/expr.h"
 #include "libckpt/transform/unwrap.h"
 
-/* MDL_LISTED: maximum names in a list of what was left out.  MDL_PARTS: maximum parts. */
-enum { MDL_LISTED = 6, MDL_PARTS = 32 };
+enum {
+    MDL_LISTED = 6, /* most names in a list of parts that are left out */
+    MDL_PARTS = 32  /* most parts */
+};
 
 typedef struct mdl_work {
     ckpt_map *map;

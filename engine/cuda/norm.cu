@@ -229,7 +229,7 @@ template <typename T> static __device__ __forceinline__ void ck_nm_pack(uint32_t
     }
 }
 
-/* Read a pack that may end, or start, beyond the row; what is beyond becomes 0. */
+/* Read a pack that may end, or start, beyond the row; elements beyond it become 0. */
 template <typename T>
 static __device__ __forceinline__ void ck_nm_rest(uint32_t *word, const T *x, uint64_t at,
                                                   uint64_t width)
@@ -310,7 +310,7 @@ template <unsigned TURNS> struct nm_columns {
     float dw[TURNS * CK_PACK], db[TURNS * CK_PACK];
 };
 
-/* One row: dx, and what it adds to dw and db. */
+/* One row: dx, and the terms that it adds to dw and db. */
 template <typename T, unsigned TURNS, bool WARP>
 static __device__ __forceinline__ void ck_nm_row(const zt_norm_grad &a, const nm_place &p,
                                                  uint64_t row, nm_columns<TURNS> *to, unsigned turn)

@@ -56,7 +56,7 @@ typedef struct at_room {
     float *dk, *dv;                    /* [seq, width]: backward */
     int32_t *valid; /* [seq], rounded up to whole lanes: -1 if the key counts, else 0 */
     int32_t *near;  /* [seq], with a window: the last unmasked key up to this one, or -1 */
-    float *lean;    /* [seq], with ALiBi: what is added to each key's scores */
+    float *lean;    /* [seq], with ALiBi: the bias of each key's scores */
 } at_room;
 
 /* The state of a worker: one head of one sequence. */

@@ -179,7 +179,7 @@ static size_t tpl_tag(ckpt_bytes *out, ckpt_text s, size_t at, bool *ok)
     return 0;
 }
 
-/* Append a template without differences that do not change what it writes. */
+/* Append a template without differences that do not change its output. */
 static bool tpl_plain(ckpt_bytes *out, ckpt_text s)
 {
     char before = 'x';

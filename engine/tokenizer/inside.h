@@ -169,7 +169,7 @@ typedef struct tz_split {
     tz_pattern pattern;
     bool invert, cut; /* METASPACE, BYTE_LEVEL: cut into words */
     tz_prefix prefix;
-    ckpt_text space; /* METASPACE: what replaces a blank */
+    ckpt_text space; /* METASPACE: the replacement of a blank */
 } tz_split;
 CKPT_VEC(tz_splits, tz_split);
 
@@ -181,7 +181,7 @@ void tz_split_free(tz_splits *all);
 typedef struct tz_work {
     ckpt_bytes text, spare;
     tz_pieces piece, next;
-    bool first; /* the text is the beginning of what is encoded */
+    bool first; /* the text begins the input of the tokenizer */
 } tz_work;
 
 /* Split w->text, whose pieces are set to be all of it.  Errors CKPT_ELIMIT */

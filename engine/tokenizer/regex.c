@@ -51,7 +51,7 @@ typedef struct rx_writer {
     ckpt_text p;
     uint64_t at;
     unsigned depth;  /* classes in each other */
-    const char *odd; /* what cannot be written, or NULL */
+    const char *odd; /* the construct that cannot be written, or NULL */
 } rx_writer;
 
 static bool rx_escape(rx_writer *w)

@@ -194,7 +194,7 @@ static bool cut_part(cut_parts *p, size_t at, size_t n, bool match)
     else if (b == TZ_MERGED_WITH_PREVIOUS)
         join = match && !before;
     else if (b == TZ_MERGED_WITH_NEXT) {
-        // a match joins what follows, unless that is a match
+        // a match joins the next piece, unless that is a match
         join = merge && !match;
         p->merge = match;
     }

@@ -108,7 +108,7 @@ static int npz_header(npz_file *f, const ckpt_source *s, ckpt_npy *out)
 
 /* ---- members left out ---- */
 
-/* A running CRC-32 over a member's decoded bytes; the zip directory says that there are `most`. */
+/* A running CRC-32 over a member's decoded bytes; `most`: their number by the zip directory. */
 typedef struct npz_sums {
     ckpt_inflater *z; /* NULL for a stored member */
     uint32_t crc;

@@ -52,7 +52,7 @@ typedef struct ckpt_peft_config {
  */
 int ckpt_peft_config_read(ckpt_peft_config *out, ckpt_arena *a, const char *path, ckpt_err *err);
 
-/* Refuse kinds other than LoRA (CKPT_EUNSUPPORTED); `what` is what only LoRA can do. */
+/* Refuse kinds other than LoRA (CKPT_EUNSUPPORTED); `what` completes "only LORA". */
 int ckpt_peft_only_lora(const ckpt_peft_config *c, const char *what, ckpt_err *err);
 
 /* The kind as peft_type has it: "LORA". */

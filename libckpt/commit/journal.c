@@ -506,7 +506,7 @@ int ckpt_journal_begin(ckpt_journal *j, const char *fingerprint, ckpt_err *err)
 }
 
 /*
- * Append the name for people who read the journal, without control characters, which would break
+ * Append the name for human readers of the journal, without control characters, which would break
  * the lines.
  */
 static bool jl_name(ckpt_bytes *b, const char *name)

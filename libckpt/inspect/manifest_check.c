@@ -203,7 +203,7 @@ int ckpt_manifest_remove(const char *path, ckpt_err *err)
         int n = (int)(strlen(place.file) - strlen(CKPT_MANIFEST_JSON));
         const char *list = ckpt_arena_printf(a, "%.*s" CKPT_MANIFEST_LIST, n, place.file);
 
-        // the list first: without its manifest nobody would know it
+        // the list first: it is found only through its manifest
         sys = list ? manc_unlink(list) : ENOMEM;
         sys = sys == 0 ? manc_unlink(place.file) : sys;
         if (sys != 0)

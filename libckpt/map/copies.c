@@ -79,7 +79,7 @@ static const char *const cpy_inner[] = {
     "ema.",    "averaged_model.", "_orig_mod.", "ema_model.",     "state_dict.",
 };
 
-/* What is known of one key's names. */
+/* Facts about the names below one key. */
 typedef struct cpy_key {
     size_t n_weights, n_equal;
     bool trained;

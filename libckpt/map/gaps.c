@@ -206,7 +206,7 @@ static void ly_compare(const ly_table *t, const ckpt_stack *s, uint64_t a, uint6
     }
 }
 
-/* Check that a layer's experts all have the same weights, as many as are said. */
+/* Check that a layer has the stated number of experts, all with the same weights. */
 static void ly_experts(const ly_table *t, const ckpt_stack *s, uint64_t layer, ckpt_gap *gap)
 {
     uint64_t most = s->experts;

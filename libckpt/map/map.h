@@ -499,7 +499,7 @@ int ckpt_map_fact_int(ckpt_map *map, const char *key, int64_t number, ckpt_err *
 int ckpt_map_note(ckpt_map *map, ckpt_severity severity, ckpt_err *err, const char *fmt, ...)
     CKPT_PRINTF(4, 5);
 
-/* Add a finding unless the map has it: what holds for several ranks is reported once. */
+/* Add a finding unless the map has it, so a finding of several ranks is reported once. */
 int ckpt_map_note_once(ckpt_map *map, ckpt_severity severity, ckpt_err *err, const char *fmt, ...)
     CKPT_PRINTF(4, 5);
 

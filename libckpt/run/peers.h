@@ -16,7 +16,7 @@
 
 typedef struct ckpt_peer_hooks ckpt_peer_hooks;
 
-/* What this process does with a file of the target. */
+/* This process's share in a file of the target. */
 typedef enum ckpt_file_share {
     CKPT_FILE_HOME = 1,   /* it finishes the file (finish.h) */
     CKPT_FILE_SHARED = 2, /* several processes write the file */

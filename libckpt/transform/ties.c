@@ -207,7 +207,7 @@ static int ts_tie_named(ckpt_map *map, const char *names, ckpt_err *err)
     return rc == CKPT_OK ? ckpt_head_tie(map, head, table, err) : rc;
 }
 
-/* True for a name that ends in the parameter of an embedding: a part before it says so. */
+/* True for the name of a parameter of an embedding, by the name of its module. */
 static bool ts_is_table(const char *name)
 {
     return strstr(name, "embeddings.") || strstr(name, "embed_tokens.") || strstr(name, "wte.") ||

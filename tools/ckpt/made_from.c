@@ -395,7 +395,7 @@ static int mf_lay(mf_work *k, const ckpt_target *target, bool *fits, ckpt_err *e
 
 /*
  * Lay the target out.  Without --dtype, the first of these that gives the checkpoint's dtypes: no
- * option, the dtype that it tells, a rule for each tensor.
+ * option, the dtype that the checkpoint states, a rule for each tensor.
  */
 static int mf_layout(mf_work *k, ckpt_err *err)
 {
@@ -699,7 +699,7 @@ static int mf_prove(mf_work *k, ckpt_err *err)
 {
     int rc = mf_open_found(k, err);
 
-    k->p->prepare->as_file = false; // it says how to read the checkpoint
+    k->p->prepare->as_file = false; // the option is about reading the checkpoint
     if (rc == CKPT_OK)
         rc = mf_target(k, err);
     if (rc == CKPT_OK)

@@ -48,7 +48,7 @@ int write_read(cli_args *cli, ckpt_err *err);
 /* Read --config: a config.json, or a model folder with its tokenizer and other files. */
 int write_config(write_args *a, ckpt_err *err);
 
-/* Free what write_read and write_config allocated. */
+/* Free the memory of write_read and write_config. */
 void write_release(cli_args *cli);
 
 /* Members of the cli_verb of a command whose struct begins with write_args. */

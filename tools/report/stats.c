@@ -133,7 +133,7 @@ static bool stats_are_numbers(const ckpt_tensor *t)
                          is == SCALAR_BOOL || (is == SCALAR_NONE && stats_widens(t)));
 }
 
-/* What a thread has for itself: its reader, and memory for STATS_BLOCK elements. */
+/* Data of one thread: its reader, and memory for STATS_BLOCK elements. */
 typedef struct stats_own {
     ckpt_reader *r;
     double *x;

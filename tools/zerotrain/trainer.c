@@ -233,7 +233,7 @@ static void nt_full_eval(const nt_line *l)
     }
 }
 
-/* Say what save_strategy no does not prevent. */
+/* Print a note: with save_strategy no, a run still saves at its end. */
 static void nt_no_saves(const nt_line *l)
 {
     const char *save = l->t->trainer.save_strategy;

@@ -742,7 +742,7 @@ static int ap_run(ap_state *s)
     ckpt_tensors old = s->map->tensors;
     s->map->tensors = s->made;
     s->made = old;
-    // rules say of each tensor what becomes of it, so the caller has chosen the model's
+    // the rules cover each tensor, so the caller has chosen those of the model
     if (!s->r->others_stay)
         s->map->dicts = NULL;
     rc = ckpt_map_reindex(s->map, s->err);

@@ -24,7 +24,7 @@ static const char *const rf_common[] = {
     "problem_type", "quantization", "quantization_config", "task_specific_params",
     "tokenizer_class", "torch_dtype", "torchscript", "transformers.js_config",
     "transformers_version", "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache",
-    // what a call returns, and how it is computed
+    // the outputs of a call, and how they are computed
     "chunk_size_feed_forward", "output_attentions", "output_hidden_states", "return_dict",
     "return_dict_in_generate", "tf_legacy_loss",
     // text generation and special tokens, which the tokenizer's files state
@@ -159,7 +159,7 @@ static int rf_judge(rf_verdict *out, const rf_work *w, const char *name, const c
     return rc;
 }
 
-/* Fail: programs that load the target compute with another value than the field says. */
+/* Fail: programs that load the target compute with another value than the field has. */
 static int rf_refuse(const rf_work *w, const char *name, const ckpt_value *v,
                      const ckpt_value *want)
 {
