@@ -146,10 +146,11 @@ static int fw_of_model(zt_engine *e, ckpt_err *err)
             "--model names only a configuration; --model %s would use the weights beside it",
             folder);
     else if (odd && !fw_is_data_too(odd))
-        return ckpt_fail(err, CKPT_EUSAGE,
-                         "%s holds no checkpoint that zerotrain recognizes, but %s: use --init "
-                         "FILE to read weights from a file, or --init none for random weights",
-                         folder, odd);
+        return ckpt_fail(
+            err, CKPT_EUSAGE,
+            "%s: zerotrain recognizes no checkpoint there, but there is %s: use --init "
+            "FILE to read weights from a file, or --init none for random weights",
+            folder, odd);
     else if (odd)
         e->drawn = ckpt_arena_printf(e->arena,
                                      "%s holds no checkpoint that zerotrain recognizes; --init "

@@ -63,9 +63,9 @@ static int conw_slices(const conw_model *m, const char *name, uint64_t each, uin
     if (here < all && all % each == 0)
         return ckpt_map_problem(
             m->map, CKPT_EMISSING, m->err,
-            "%s: %" PRIu32 " of %" PRIu64 " files are here: %s has %" PRIu64 " of %" PRIu64
-            " in each, by %s; the files from consolidated.00.pth to consolidated.%02" PRIu64
-            ".pth are all needed%s",
+            "%s: found %" PRIu32 " of %" PRIu64 " files: each has %s with %" PRIu64 " of %" PRIu64
+            " rows or columns, by %s; copy all files from consolidated.00.pth to "
+            "consolidated.%02" PRIu64 ".pth%s",
             m->list->folder, m->n, all / each, name, each, all, says, all / each - 1,
             m->params ? "" : ", and params.json, which says how large the model is");
     if (!m->params)

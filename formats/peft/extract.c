@@ -409,10 +409,11 @@ static int xl_rest(ckpt_xl_job *j)
     if (j->n_rest == 0)
         return CKPT_OK;
     if (j->opts.rest == CKPT_EXTRACT_REFUSE)
-        return ckpt_fail(j->err, CKPT_EUNSUPPORTED,
-                         "%zu tensor%s that LoRA does not change differ%s: %s; --save-rest writes "
-                         "them whole (modules_to_save), --drop-rest leaves them out",
-                         j->n_rest, j->n_rest == 1 ? "" : "s", j->n_rest == 1 ? "s" : "", names);
+        return ckpt_fail(
+            j->err, CKPT_EUNSUPPORTED,
+            "LoRA cannot store the changes of %zu tensor%s: %s; --save-rest saves whole "
+            "tensors (modules_to_save), --drop-rest leaves the changes out",
+            j->n_rest, j->n_rest == 1 ? "" : "s", names);
     if (j->opts.rest == CKPT_EXTRACT_DROP)
         return ckpt_map_note(j->map, CKPT_INFO, j->err,
                              "%zu tensor%s that differ%s from the base are left out: %s", j->n_rest,

@@ -531,8 +531,8 @@ static int fr_check_optimizer(ckpt_map *map, const ckpt_target *target, ckpt_err
                             "(ckpt convert --to hf)";
     bool file = map->files.n == 1 && ckpt_format_caps(target->format) & CKPT_TAKES_WEIGHTS;
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
-                     "%s: this run's optimizer is in %s, which refers to parameters by number, and "
-                     "the files of the weights do not show these numbers; %s%s",
+                     "%s: the optimizer in %s numbers the parameters, but the files of the weights "
+                     "do not contain these numbers; %s%s",
                      map->path, name, how, file ? map->files.at[0].path : "");
 }
 

@@ -519,7 +519,7 @@ void report_start(const report *r)
     fprintf(stderr,
             "%s: %" PRIu64 " parameters, %" PRIu64
             " trained; ZeRO stage %d, %s, %d %s; global batch %" PRId64 " = %" PRId64 " x %" PRId64
-            " x %d\n",
+            " x %d (micro batch, accumulation, ranks)\n",
             a->class_name, a->n_params, a->n_trained, c->stage, ckpt_dtype_name(c->dtype), a->world,
             a->world == 1 ? "rank" : "ranks", c->train_batch, c->micro_batch, c->accumulation,
             a->world);
