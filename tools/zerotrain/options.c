@@ -290,9 +290,10 @@ const cli_verb options_verb = {
         "Train transformers with ZeRO from a ds_config.json, or evaluate, predict or generate "
         "text.",
     .notes =
-        "Exit status: 0 done, 2 wrong arguments, 3 damaged or unsupported input, 5 missing or\n"
-        "inconsistent parts, 6 a limit was reached (memory; the smallest loss scale), 7 "
-        "input/output error.",
+        "Exit status: 0 done, 2 wrong arguments, 3 damaged or unsupported input, 4 a file would "
+        "run\n"
+        "code, 5 missing or inconsistent parts, 6 a limit was reached (memory; the smallest loss\n"
+        "scale), 7 input/output error.",
     .options = told_table,
     .headings = told_headings,
     .more = told_file,
