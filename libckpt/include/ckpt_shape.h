@@ -297,7 +297,7 @@ CKPT_API int ckpt_map_resize_vocab(ckpt_map *map, const ckpt_vocab_opts *opts, c
  * Tie a head to the embedding table that it repeats, in place: it becomes a second name of the
  * table; a run fails if an element differs.
  *
- * names    "HEAD=TABLE", or "HEAD" if exactly one other tensor outside of layers has its shape;
+ * names    "HEAD=EMBEDDING", or "HEAD" if exactly one other tensor outside of layers has its shape;
  *          NULL: the head and the table that config.json declares as tied, if both exist; names
  *          that are tied already belong to the table, as in files of transformers
  * Errors   CKPT_EMISSING: no such tensor; CKPT_EUSAGE: tied already, or several tables;

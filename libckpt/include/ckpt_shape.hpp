@@ -261,7 +261,7 @@ inline void resize_vocab(map &m, std::uint64_t rows, const std::vector<std::stri
     m.done(ckpt_map_resize_vocab(m.get(), &c, &err), err);
 }
 
-/* names  "HEAD=TABLE", "HEAD", or "": by config.json */
+/* names  "HEAD=EMBEDDING", "HEAD", or "": by config.json */
 inline void tie(map &m, std::string_view names = {})
 {
     ckpt_err err = ckpt_err();

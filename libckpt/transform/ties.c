@@ -149,19 +149,20 @@ static ckpt_tensor *ts_table(const ckpt_map *map, const ckpt_tensor *head, ckpt_
             continue;
         if (found) {
             ckpt_fail(err, CKPT_EUSAGE,
-                      "tie: %.200s and %.200s are both of the shape of %.200s: say which, "
-                      "HEAD=TABLE",
+                      "tie: %.200s and %.200s both have the shape of %.200s: choose one, "
+                      "HEAD=EMBEDDING",
                       found->name, t->name, head->name);
             return NULL;
         }
         found = t;
     }
     if (!found)
-        ckpt_fail(err, CKPT_EMISSING, "tie: no table has the shape of %.200s", head->name);
+        ckpt_fail(err, CKPT_EMISSING,
+                  "tie: no other tensor outside of layers has the shape of %.200s", head->name);
     return found;
 }
 
-/* Find the tensors of HEAD or HEAD=TABLE. */
+/* Find the tensors of HEAD or HEAD=EMBEDDING. */
 static int ts_pair(ckpt_map *map, const char *names, ckpt_tensor **head, ckpt_tensor **table,
                    ckpt_err *err)
 {
@@ -198,7 +199,7 @@ static int ts_tie_stated(ckpt_map *map, ckpt_err *err)
     return rc == CKPT_OK && ties ? ckpt_head_tie(map, head, table, err) : rc;
 }
 
-/* Tie the tensors of HEAD or HEAD=TABLE. */
+/* Tie the tensors of HEAD or HEAD=EMBEDDING. */
 static int ts_tie_named(ckpt_map *map, const char *names, ckpt_err *err)
 {
     ckpt_tensor *head, *table;

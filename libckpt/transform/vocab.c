@@ -152,8 +152,8 @@ static int vcb_find_rows(vcb_work *w)
                          "%s: config.json says a vocabulary of %" PRIu64
                          ", and %s: name its tensors (ckpt convert --vocab-tensor GLOB)",
                          w->map->path, w->stated,
-                         mixed ? "tables of different sizes have more rows"
-                               : "no table has as many rows");
+                         mixed ? "embeddings of different sizes have more rows"
+                               : "no embedding has as many rows");
     other = vcb_other_size(w, w->facts.how->model ? w->facts.how->model : w->facts.beside[0], 0);
     if (other)
         return ckpt_fail(w->err, CKPT_EMISMATCH,

@@ -178,7 +178,8 @@ void job_explain(convert_job *j, int rc, ckpt_err *err)
     size_t n = strlen(err->text);
 
     if (rc == CKPT_EMISMATCH && job_tied(j))
-        (void)snprintf(err->text + n, sizeof err->text - n, " (a tied head equals its table; %s)",
+        (void)snprintf(err->text + n, sizeof err->text - n,
+                       " (a tied head equals the embedding; %s)",
                        strcmp(j->doing ? j->doing : "", "merging") == 0
                            ? "name a model with both first, or convert the first with --untie"
                        : j->target.format && strcmp(j->target.format, "gguf") == 0

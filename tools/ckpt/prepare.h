@@ -62,8 +62,8 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err);
      "resize embedding and head to N tokens"}, \
     {"vocab-tensor", 0, CLI_LIST, PREPARE_AT(vocab_tensors), "GLOB", \
      "tensors to resize (default: by config.json)"}, \
-    {"tie", 0, CLI_TEXT, PREPARE_AT(tie), "HEAD[=TABLE]", \
-     "tie HEAD to TABLE: leave it out if both are equal"}, \
+    {"tie", 0, CLI_TEXT, PREPARE_AT(tie), "HEAD[=EMBEDDING]", \
+     "tie HEAD to EMBEDDING: leave it out if both are equal"}, \
     {"quantize", 0, CLI_TEXT, PREPARE_AT(quantize), "FORM", \
      "quantize (hf): fp8-block, fp8-channel, w4a16, mlx4 ..."}, \
     {"quantize-skip", 0, CLI_LIST, PREPARE_AT(quantize_skip), "GLOB", \
