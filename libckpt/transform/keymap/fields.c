@@ -226,6 +226,29 @@ static bool rf_has_parts(const rf_work *w, const char *name)
     return rf_read(w->f, name, true);
 }
 
+/* True if the map speaks of a field itself. */
+static bool rf_has_own(const rf_work *w, const char *name)
+{
+    for (size_t i = 0; i < w->lines->n; i++) {
+        if (strcmp(w->lines->at[i].key, name) == 0)
+            return true;
+    }
+    return rf_read(w->f, name, false);
+}
+
+/* Refuse a value where the map expects a dict, whose fields it would take for absent. */
+static int rf_no_dict(const rf_work *w, const char *name, const ckpt_value *v)
+{
+    ckpt_rm_listed has = {0};
+    int rc = ckpt_rm_list_value(&has, w->f->arena, name, v, w->err);
+
+    return rc == CKPT_OK ? ckpt_fail(w->err, CKPT_EFORMAT,
+                                     "config.json: %s: expected an object with fields, or null; "
+                                     "correct config.json, or give another one with --config",
+                                     has.text)
+                         : rc;
+}
+
 /* Look at all fields of a dict whose name is `above`, "" for the configuration itself. */
 static int rf_dict(rf_work *w, const ckpt_value *config, const char *above, unsigned depth)
 {
@@ -247,6 +270,9 @@ static int rf_dict(rf_work *w, const ckpt_value *config, const char *above, unsi
             rc = rf_dict(w, v, "", depth + 1);
         else if (v->kind == CKPT_V_DICT && depth < 4 && rf_has_parts(w, name))
             rc = rf_dict(w, v, name, depth + 1);
+        else if (v->kind != CKPT_V_DICT && v->kind != CKPT_V_NONE && !ckpt_rm_unset(v) &&
+                 rf_has_parts(w, name) && !rf_has_own(w, name))
+            rc = rf_no_dict(w, name, v);
         else
             rc = rf_field(w, name, v);
     }
