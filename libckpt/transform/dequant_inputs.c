@@ -28,12 +28,6 @@ uint64_t ckpt_words_inputs_bytes(const ckpt_words *m)
     return sizeof(dqi_band) + (m->bits + 2) * m->rows * sizeof(uint32_t);
 }
 
-static int dqi_read(ckpt_inputs *in, const ckpt_tensor *t, uint64_t first, uint64_t n,
-                    ckpt_dtype dtype, void *to, ckpt_err *err)
-{
-    return in->read(in, t, &(const ckpt_axis){first, n, 0}, dtype, to, err);
-}
-
 /* Read the words and the groups of the inputs of a band. */
 static int dqi_words(const ckpt_words *m, ckpt_inputs *in, uint64_t number, dqi_band *b,
                      ckpt_err *err)
@@ -41,12 +35,13 @@ static int dqi_words(const ckpt_words *m, ckpt_inputs *in, uint64_t number, dqi_
     uint64_t first = number * DQI_BAND, line = number * m->bits;
     uint64_t n = m->cols - first < DQI_BAND ? m->cols - first : DQI_BAND;
     uint64_t lines = m->words->shape[0] - line < m->bits ? m->words->shape[0] - line : m->bits;
-    int rc = dqi_read(in, m->words, line * m->rows, lines * m->rows, CKPT_DTYPE_NONE, b->word, err);
+    int rc = in->read(in, m->words, &(const ckpt_axis){line * m->rows, lines * m->rows, 0},
+                      CKPT_DTYPE_NONE, b->word, err);
 
     for (uint64_t i = 0; i < n; i++)
         b->of[i] = (uint32_t)((first + i) / m->group);
     if (rc == CKPT_OK && m->index)
-        rc = dqi_read(in, m->index, first, n, CKPT_DTYPE_NONE, b->of, err);
+        rc = in->read(in, m->index, &(const ckpt_axis){first, n, 0}, CKPT_DTYPE_NONE, b->of, err);
     for (uint64_t i = 0; rc == CKPT_OK && i < n; i++) {
         if (b->of[i] >= m->groups)
             rc = ckpt_fail(err, CKPT_EFORMAT,
@@ -62,10 +57,12 @@ static int dqi_group(const ckpt_words *m, ckpt_inputs *in, uint64_t group, dqi_b
                      uint32_t *buf, ckpt_err *err)
 {
     uint64_t width = m->zero->shape[1];
-    int rc = dqi_read(in, m->scale, group * m->rows, m->rows, CKPT_F32, b->scale, err);
+    int rc = in->read(in, m->scale, &(const ckpt_axis){group * m->rows, m->rows, 0}, CKPT_F32,
+                      b->scale, err);
 
     if (rc == CKPT_OK)
-        rc = dqi_read(in, m->zero, group * width, width, CKPT_DTYPE_NONE, buf, err);
+        rc = in->read(in, m->zero, &(const ckpt_axis){group * width, width, 0}, CKPT_DTYPE_NONE,
+                      buf, err);
     if (rc == CKPT_OK && m->less_one)
         ckpt_words_add_one(m, buf, width);
     for (uint64_t r = 0; rc == CKPT_OK && r < m->rows; r++)

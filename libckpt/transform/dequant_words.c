@@ -19,8 +19,8 @@
  *            weight_zero_point [R * bits / 32, G], packed down; weight_g_idx [C]; numbers without
  *            zero points have half of their range as zero (compressors/pack_quantized, 0.20)
  *
- * The result is [R, C], or [C, R] (dequant_inputs.c). Each thread keeps a tile of whole rows, turned so that a row's words follow
- * each other.
+ * The result is [R, C], or [C, R] (dequant_inputs.c). Each thread keeps a tile of whole rows, turned
+ * so that a row's words follow each other.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -49,12 +49,6 @@ typedef struct dqw_tile {
     float *scale, *zero; /* [rows, groups] */
     uint32_t bytes[];
 } dqw_tile;
-
-/* The shift of row r in its word, in AWQ's order. */
-static unsigned dqw_across(uint64_t r)
-{
-    return (unsigned)(r % 2 * 16 + r % 8 / 2 * 4);
-}
 
 /* ---- reading a tile ---- */
 
@@ -114,22 +108,6 @@ static int dqw_words(const ckpt_words *m, ckpt_inputs *in, dqw_tile *tile, uint6
     for (uint64_t r = 0; rc == CKPT_OK && r < tile->rows; r++)
         rc = dqw_read(in, m->words, (row + r) * width, width, tile->word + r * m->n_words, err);
     return rc;
-}
-
-void ckpt_words_add_one(const ckpt_words *m, uint32_t *word, uint64_t n)
-{
-    uint32_t ones = m->bits == 8 ? 0x01010101u : m->bits == 4 ? 0x11111111u : 0x55555555u;
-
-    for (uint64_t i = 0; m->bits != 3 && i < n; i++)
-        word[i] += ones;
-}
-
-float ckpt_words_zero(const ckpt_words *m, const uint32_t *word, uint64_t r)
-{
-    uint32_t z = m->layout == CKPT_WORDS_ACROSS ? word[r / 8] >> dqw_across(r) & 15
-                                                : ckpt_dequant_number(word, m->bits, r);
-
-    return (float)(int)(m->less_one && m->bits == 3 ? (z + 1) & 7 : z);
 }
 
 /* Read zeros that are packed as the rows of numbers are. */
@@ -283,7 +261,7 @@ static void dqw_row(const ckpt_words *m, const dqw_tile *tile, uint64_t r, const
 
     if (m->layout == CKPT_WORDS_ACROSS) {
         const uint32_t *word = tile->word + r / 8 * m->n_words + col;
-        unsigned shift = dqw_across(r);
+        unsigned shift = ckpt_words_across(r);
 
         for (uint64_t i = 0; i < n; i++)
             q[i] = (float)(int)(word[i] >> shift & 15);

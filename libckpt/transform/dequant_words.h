@@ -33,6 +33,11 @@ typedef struct ckpt_words {
     ckpt_dequant_round round;
 } ckpt_words;
 
+/* ---- dequant_zeros.c ---- */
+
+/* The shift of row r in its word, in AWQ's order. */
+unsigned ckpt_words_across(uint64_t r);
+
 /*
  * Add one to each number of n words of zeros, as GPTQModel does: with carries. ckpt_words_zero does
  * it for 3 bits.
@@ -41,6 +46,8 @@ void ckpt_words_add_one(const ckpt_words *m, uint32_t *word, uint64_t n);
 
 /* Zero r of a line, or of a column, of stored zeros. */
 float ckpt_words_zero(const ckpt_words *m, const uint32_t *word, uint64_t r);
+
+/* ---- dequant_inputs.c ---- */
 
 /* ckpt_make.make of matrices packed down whose result is [cols, rows] */
 int ckpt_words_run_inputs(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n, uint64_t at,
