@@ -19,8 +19,8 @@
  *            weight_zero_point [R * bits / 32, G], packed down; weight_g_idx [C]; numbers without
  *            zero points have half of their range as zero (compressors/pack_quantized, 0.20)
  *
- * The result is [R, C], or [C, R] (dequant_inputs.c). Each thread keeps a tile of whole rows, turned
- * so that a row's words follow each other.
+ * The result is [R, C], or [C, R] (dequant_inputs.c). Each thread keeps a tile of whole rows,
+ * turned so that a row's words follow each other.
  */
 #include <inttypes.h>
 #include <string.h>

@@ -218,7 +218,7 @@ static void mf_matrix(const ckpt_map *made, const char *imatrix)
     for (size_t i = 0; i < ckpt_map_tensor_count(made); i++) {
         const ckpt_dtype d = ckpt_map_tensor_at(made, i)->dtype;
 
-        takes = takes || (ckpt_dtype_block(d, NULL) > 1 && d != CKPT_Q8_0);
+        takes = takes || (ckpt_dtype_block(d, NULL) > 1 && d != CKPT_Q8_0 && d != CKPT_MXFP4);
     }
     if (imatrix && !takes)
         say_warning("%s: --imatrix has no effect: no tensor has a quantized type that takes it",
