@@ -278,6 +278,8 @@ static int ad_open(ckpt_adapting *a)
     if (rc == CKPT_OK)
         rc = ckpt_peft_gaps(map, a->child, &a->config, a->opts.path, a->err);
     if (rc == CKPT_OK)
+        rc = ckpt_peft_chosen(map, a->child, &a->config, a->opts.path, a->err);
+    if (rc == CKPT_OK)
         rc = ad_list(a);
     if (rc == CKPT_OK)
         rc = ckpt_map_adopt(map, a->child, NULL, a->err);

@@ -171,6 +171,24 @@ static int al_target(ckpt_adapting *a, const ckpt_adapt_module *m, ckpt_lora *o,
     return al_fits(a, o, m->name, t) ? CKPT_OK : al_misfit(a, m, t);
 }
 
+/* Check that a module has a magnitude just if the configuration says DoRA. */
+static int al_dora(const ckpt_adapting *a, const ckpt_adapt_module *m)
+{
+    const bool has = m->part[CKPT_PEFT_MAGNITUDE] != NULL;
+
+    if (has == a->config.dora)
+        return CKPT_OK;
+    if (!has)
+        return ckpt_fail(a->err, CKPT_EMISSING,
+                         "%s: %.200s has no lora_magnitude_vector, but %s says DoRA (use_dora): a "
+                         "part of the adapter is missing; copy the whole adapter",
+                         a->opts.path, m->name, a->config.path);
+    return ckpt_fail(a->err, CKPT_EMISMATCH,
+                     "%s: %.200s has a lora_magnitude_vector, but use_dora is not set in %s, and "
+                     "peft would merge plain LoRA: give the adapter's own configuration",
+                     a->opts.path, m->name, a->config.path);
+}
+
 int ckpt_adapt_lora(ckpt_adapting *a, const ckpt_adapt_module *m)
 {
     bool table = m->part[CKPT_PEFT_TABLE_B] != NULL;
@@ -185,7 +203,9 @@ int ckpt_adapt_lora(ckpt_adapting *a, const ckpt_adapt_module *m)
                          "%s: %.200s has only one of lora_A and lora_B: the file is cut, or is "
                          "only a part of an adapter",
                          a->opts.path, m->name);
-    rc = al_target(a, m, &o, &t);
+    rc = al_dora(a, m);
+    if (rc == CKPT_OK)
+        rc = al_target(a, m, &o, &t);
     if (rc == CKPT_OK && table) {
         // an embedding is always transposed, even if it is square: [rows, width]
         o.turned = true;

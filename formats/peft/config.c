@@ -274,10 +274,31 @@ static int aj_oft(ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Refuse patterns that are set but no dict, and lists of modules that are neither list nor text. */
+static int aj_kinds_of_values(const ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err)
+{
+    static const char *const dicts[] = {"rank_pattern", "alpha_pattern"};
+    const ckpt_value *v = ckpt_value_get(config, "modules_to_save");
+
+    for (size_t i = 0; i < sizeof dicts / sizeof *dicts; i++) {
+        const ckpt_value *dict = ckpt_value_get(config, dicts[i]);
+        if (dict && dict->kind != CKPT_V_DICT && aj_is_set(dict))
+            return ckpt_fail(err, CKPT_EFORMAT, "%s: %s: expected an object of modules and numbers",
+                             c->path, dicts[i]);
+    }
+    if (v && v->kind != CKPT_V_LIST && aj_is_set(v))
+        return ckpt_fail(err, CKPT_EFORMAT, "%s: modules_to_save: expected a list of modules",
+                         c->path);
+    return CKPT_OK;
+}
+
 static int aj_fill(ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err)
 {
     const ckpt_value *bias = ckpt_value_get(config, "bias");
     int rc = aj_scale(c, config, err);
+
+    if (rc == CKPT_OK)
+        rc = aj_kinds_of_values(c, config, err);
 
     if (rc == CKPT_OK && c->kind == CKPT_PEFT_KIND_OFT)
         rc = aj_oft(c, config, err);
@@ -295,6 +316,9 @@ static int aj_fill(ckpt_peft_config *c, const ckpt_value *config, ckpt_err *err)
     c->saved = ckpt_value_get(config, "modules_to_save");
     c->parameters = ckpt_value_get(config, "target_parameters");
     c->some_layers = aj_some_layers(config);
+    c->targets = ckpt_value_get(config, "target_modules");
+    c->layers =
+        aj_flag(config, "layers_pattern") ? NULL : ckpt_value_get(config, "layers_to_transform");
     c->tokens = ckpt_value_get(
         config, c->kind == CKPT_PEFT_KIND_TOKENS ? "token_indices" : "trainable_token_indices");
     c->tokens = c->tokens && c->tokens->kind == CKPT_V_NONE ? NULL : c->tokens;

@@ -33,6 +33,8 @@ typedef struct ckpt_peft_config {
     const ckpt_value *ranks, *alphas; /* dicts pattern -> number, or NULL */
     const ckpt_value *saved;          /* list of modules_to_save, or NULL */
     const ckpt_value *parameters;     /* list of target_parameters, or NULL */
+    const ckpt_value *targets;        /* target_modules: a list, an expression, or NULL */
+    const ckpt_value *layers;         /* layers_to_transform without layers_pattern, or NULL */
     bool some_layers;                 /* the adapter may be only for some layers of the base */
     /* indices of trained tokens: a list, or a dict from module to list; or NULL */
     const ckpt_value *tokens;

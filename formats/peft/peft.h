@@ -94,6 +94,15 @@ int ckpt_peft_config_of(const char **out, ckpt_map *map, const char *given, ckpt
 int ckpt_peft_gaps(ckpt_map *map, const ckpt_map *adapter, const ckpt_peft_config *config,
                    const char *path, ckpt_err *err);
 
+/*
+ * Compare an adapter, which was opened from path, with the modules that its configuration chooses:
+ * warn of updates of others.
+ *
+ * Errors  CKPT_EMISSING: it has no tensor of a module of the base that modules_to_save names
+ */
+int ckpt_peft_chosen(ckpt_map *map, const ckpt_map *adapter, const ckpt_peft_config *config,
+                     const char *path, ckpt_err *err);
+
 /* Warn of adapters in subfolders of an adapter's folder, unless adapter->further names them. */
 int ckpt_peft_others(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err);
 

@@ -8,3 +8,10 @@ ckpt convert -q --strict "$T/base" strict --to hf --adapter part; echo "status $
 ckpt convert -q --strict "$T/base" whole --to hf --adapter "$T/adapter"; echo "status $?"
 sed -i 's/"layers_to_transform": null/"layers_to_transform": [0]/' part/adapter_config.json
 ckpt convert -q --strict "$T/base" chosen --to hf --adapter part; echo "status $?"
+# updates of modules that the configuration does not choose, which peft leaves out
+cp -R "$T/adapter" more && chmod -R u+w more
+sed -i 's/"layers_to_transform": null/"layers_to_transform": [0]/' more/adapter_config.json
+ckpt convert -q "$T/base" more.out --to hf --adapter more; echo "status $?"
+cp -R "$FIXTURES/peft_tied_head/adapter" other && chmod -R u+w other
+tr -d '\n' <other/adapter_config.json | sed 's/"target_modules": \[[^]]*\]/"target_modules": ["q_proj", "embed_tokens"]/' >new && mv new other/adapter_config.json
+ckpt convert -q "$FIXTURES/peft_tied_head/base" other.out --to hf --adapter other; echo "status $?"

@@ -18,6 +18,11 @@ change alora 's/"alora_invocation_tokens": null/"alora_invocation_tokens": [1, 2
 change bias 's/"bias": "lora_only"/"bias": "none"/'; try bias
 change pattern 's/"rank_pattern": {}/"rank_pattern": {"c_(": 3}/'; try pattern
 change none 's/"lora_alpha": 12/"lora_alpha": "12"/'; try none
+change null 's/"lora_alpha": 12/"lora_alpha": null/'; try null
+change ranks 's/"rank_pattern": {}/"rank_pattern": "3"/'; try ranks
+change saved 's/"modules_to_save": null/"modules_to_save": "ln_f"/'; try saved
+change dora 's/"use_dora": false/"use_dora": true/'; try dora
+change lost 's/"modules_to_save": null/"modules_to_save": ["ln_f"]/'; try lost
 try "$FIXTURES/peft_tied_head/adapter"
 try "$T/base"
 try "$T/adapter:0"
