@@ -67,7 +67,7 @@ static int qz_scaled(const ckpt_map *map, const ckpt_tensor *t, bool *yes)
         qz_of of;
     } forms[] = {
         // kinds that are refused: EXL2, EXL3, HQQ and SINQ, AQLM, VPTQ, quanto, EETQ, Marlin's 2:4,
-        // HIGGS, SpQR, Four Over Six, the fp8 of DeepSeek's own program and of ComfyUI
+        // HIGGS, SpQR, Four Over Six, the fp8 of DeepSeek's own program and of ComfyUI, int8 of several
         {".q_weight", ".q_scale", QZ_ANY},
         {".trellis", ".suh", QZ_ANY},
         {".W_q", ".scale", QZ_ANY},
@@ -80,6 +80,8 @@ static int qz_scaled(const ckpt_map *map, const ckpt_tensor *t, bool *yes)
         {".dense_weights", ".row_offsets", QZ_ANY},
         {".quantized_weight_values", ".quantized_weight_scale_factors", QZ_ANY},
         {".weight", ".scale", QZ_FLOAT8},
+        {".weight", ".scale", QZ_BYTES},
+        {".weight", ".scales", QZ_BYTES},
         {".weight", ".scale_weight", QZ_FLOAT8},
         {"", "_scale_inv", QZ_ANY},
         {"", "_scale", QZ_ANY},

@@ -13,6 +13,7 @@ KINDS = {
     'fouroversix': {'quantized_weight_values': 'U8', 'quantized_weight_scale_factors': 'F8_E4M3'},
     'torchao': {'_weight_qdata': 'I8', '_weight_scale': 'F16'},
     'deepseek': {'weight': 'F8_E4M3', 'scale': 'F16'}, 'comfyui': {'weight': 'F8_E5M2', 'scale_weight': 'F16'},
+    'int8': {'weight': 'I8', 'scale': 'F16'}, 'int8_scales': {'weight': 'I8', 'scales': 'F16'},
     'marlin': {'weight_packed': 'I32', 'scale_packed': 'F16', 'meta': 'I16'},
 }
 # numbers that are no weights
