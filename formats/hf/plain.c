@@ -97,11 +97,12 @@ static uint64_t hfp_number(const hfp_model *m, const char *key)
                : 0;
 }
 
-/* True if a layer has a tensor of an expert. */
+/* True if a layer has a tensor of an expert, or MLX's tensor of all experts. */
 static bool hfp_has_experts(const hfp_model *m)
 {
     for (size_t i = 0; i < m->map->tensors.n; i++) {
-        if (strstr(m->map->tensors.at[i]->name, ".experts."))
+        const char *name = m->map->tensors.at[i]->name;
+        if (strstr(name, ".experts.") || strstr(name, ".switch_mlp."))
             return true;
     }
     return false;
