@@ -75,7 +75,7 @@ zt_data_unused zt_data_get_unused(const zt_data *d);
 /*
  * This rank's part of a sum over the content of all samples in their order, below 2^48; the parts
  * of all ranks, added modulo 2^48, depend on neither world nor batch.  The sum finds an edited
- * file, but not one that somebody made to have the same sum.
+ * file, but not one that was made to have the same sum.
  */
 uint64_t zt_data_sum(const zt_data *d);
 

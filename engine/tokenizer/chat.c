@@ -235,7 +235,7 @@ int zt_chat_find(const zt_chat **out, ckpt_text template, ckpt_err *err)
 
 /* ---- writing ---- */
 
-/* What is written. */
+/* The output of a template. */
 typedef struct tpl_out {
     ckpt_bytes *text;
     bool ok;

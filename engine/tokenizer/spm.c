@@ -26,7 +26,7 @@
 enum { SPI_LONGEST = 512 /* bytes of a piece */ };
 enum { SPI_NORMAL = 1, SPI_UNKNOWN, SPI_CONTROL, SPI_USER, SPI_UNUSED, SPI_BYTE };
 
-/* What the file says. */
+/* The content of the file. */
 typedef struct spi_model {
     zt_tokenizer *t;
     uint64_t kind; /* 1 unigram, 2 BPE */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tokenizer.c: encodes a text: added tokens are found first, what is between them is normalized,
- * split, and given to the model, word by word.
+ * tokenizer.c: encodes a text: finds added tokens first, normalizes and splits the text between
+ * them, and gives it to the model word by word.
  */
 #include <assert.h>
 #include <inttypes.h>

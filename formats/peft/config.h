@@ -67,7 +67,7 @@ const char *ckpt_peft_kind_name(ckpt_peft_kind kind);
  */
 int ckpt_peft_feedforward(const ckpt_peft_config *c, const char *module, bool *yes, ckpt_err *err);
 
-/* Free what the configuration owns beside the arena; a zeroed one is fine. */
+/* Free the memory of the configuration outside of the arena; a zeroed one is fine. */
 void ckpt_peft_config_free(ckpt_peft_config *c);
 
 /*

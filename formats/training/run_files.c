@@ -251,7 +251,7 @@ static int dcb_lightning_steps(ckpt_map *map, const ckpt_value *meta, const char
                          path, run, own);
 }
 
-/* ---- what a run takes along ---- */
+/* ---- files that become values of the run ---- */
 
 /* Read the object of a torch file, and add the file to the map. */
 static int dcb_object(ckpt_value **out, ckpt_map *map, const char *path, ckpt_err *err)

@@ -372,8 +372,8 @@ typedef struct ckpt_sign_report {
  * signing 1.0 (ckpt-signature(5)); git's files and the bundle itself are not part of it.
  *
  * Errors   CKPT_EUSAGE: a file is in the bundle's place, without run->force or that is no bundle;
- *          the certificate is for another key; CKPT_EUNSUPPORTED: another kind of key, a link, what
- *          an interrupted run has left; CKPT_EDIGEST: a certificate that nobody would accept;
+ *          the certificate is for another key; CKPT_EUNSUPPORTED: another kind of key, a link, a
+ *          temporary file of an interrupted run; CKPT_EDIGEST: a certificate no reader accepts;
  *          CKPT_EFORMAT, CKPT_EMISSING, CKPT_EIO, CKPT_ELIMIT, CKPT_ECANCELED
  */
 CKPT_API int ckpt_sign(const char *path, const ckpt_sign_opts *opts, ckpt_sign_report *report,

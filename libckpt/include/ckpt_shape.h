@@ -391,7 +391,7 @@ typedef struct ckpt_extracted {
     size_t index, total;
     uint64_t rows, cols;
     double norm; /* Frobenius norm of the difference */
-    double rest; /* of what the factors, as they are written, leave of it */
+    double rest; /* norm of the difference minus the product of the written factors */
 } ckpt_extracted;
 
 /* A non-zero return ends the extraction (CKPT_ECANCELED). */

@@ -245,7 +245,7 @@ static bool man_foreign(const char *name, mode_t mode)
 
 /*
  * Look at a folder's entry.  A file, a link to a file, or a folder: st describes it, and *what is
- * NULL.  Anything else: *what says what it is ("a link to a folder").
+ * NULL.  Anything else: *what is its kind ("a link to a folder").
  */
 static int man_look(struct stat *st, const char **what, const char *path, ckpt_err *err)
 {

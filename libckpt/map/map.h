@@ -381,7 +381,7 @@ struct ckpt_map {
     const char *into; /* written: the folder that receives the files; NULL: the runner decides */
     /* written: the importance matrix that its tensors are quantized by, a child; or NULL */
     const ckpt_map *importance;
-    /* read: for messages, what the file is instead of a model; NULL: it may be one */
+    /* read: for messages, the kind of a file that is no model; NULL: it may be one */
     const char *other;
 
     /*
@@ -401,11 +401,11 @@ struct ckpt_map {
     bool selected; /* the caller has selected tensors by their names */
     ckpt_free_mode mode;
     bool averaged; /* the caller has chosen averaged weights (ckpt_map_take_weights) */
-    /* the tensors that were not selected; they say what the model has (is its head tied?) */
+    /* the tensors that were not selected; they show if the head is tied, for example */
     ckpt_tensor *const *left_out;
     size_t n_left_out;
     /*
-     * what a program's dict has, if a model is only a part of it: ckpt_whole_text; NULL: a model
+     * the parts of a program's dict, if a model is one of several: ckpt_whole_text; NULL: a model
      * alone, or the caller has chosen the tensors
      */
     const char *dicts;

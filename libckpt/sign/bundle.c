@@ -88,7 +88,7 @@ static int bn_chain(const bn_reader *r, const ckpt_value *chain)
     return rc;
 }
 
-/* Read who signed. */
+/* Read the key or certificate of the signer. */
 static int bn_signer(const bn_reader *r, const ckpt_value *material)
 {
     const ckpt_value *key = ckpt_value_get(material, "publicKey");

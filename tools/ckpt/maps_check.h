@@ -18,8 +18,8 @@ typedef struct maps_check_args {
 } maps_check_args;
 
 /*
- * Apply the map and apply it again in the other direction, in memory; print what each rule took,
- * what is left over, and what the way back changes.  No values are read.
+ * Apply the map and apply it again in the other direction, in memory; print the tensors of
+ * each rule, the tensors that are left over, and the changes by the way back.  No values are read.
  *
  * Errors   CKPT_EDIFFERS: tensors are left over, or the way back gives others; CKPT_EUSAGE: no such
  *          map; those of ckpt_open and ckpt_map_remap, after the rules that were applied

@@ -19,8 +19,8 @@ typedef struct same_layout_from {
 
 /*
  * If the two checkpoints have different layouts, or from->always is set, turn each into Hugging
- * Face's, as ckpt convert does.  A side that cannot be mapped keeps its names, and *why says the
- * reason.
+ * Face's, as ckpt convert does.  A side that cannot be mapped keeps its names, and *why gets
+ * the reason.
  *
  * Errors   CKPT_ELIMIT
  */

@@ -164,7 +164,7 @@ static int jnt_share(ckpt_joint *j, const ckpt_peers *p, ckpt_err *err)
     return rc;
 }
 
-/* Set what this process does with each file. */
+/* Set this process's share in each file. */
 static int jnt_files(const ckpt_joint *j, ckpt_peers *p, ckpt_err *err)
 {
     const ckpt_map_files *files = &p->plan->to->files;
