@@ -88,11 +88,14 @@ static int tree_select(const ckpt_value **v, const char *path, ckpt_err *err)
         size_t n = 0;
         const ckpt_value *child = tree_child(*v, at, &n);
 
+        if (!child && at == path)
+            return ckpt_fail(err, CKPT_EMISSING,
+                             "found no entry '%s'; ckpt tree without a subpath lists all", at);
         if (!child)
-            return ckpt_fail(
-                err, CKPT_EMISSING,
-                "found no entry '%s' below '%.*s'; print the level above to list its entries", at,
-                (int)(at == path ? 0 : at - path - 1), path);
+            return ckpt_fail(err, CKPT_EMISSING,
+                             "found no entry '%s' below '%.*s'; ckpt tree with that subpath lists "
+                             "the entries",
+                             at, (int)(at - path - 1), path);
         *v = child;
         at += n + (at[n] == '.');
     }

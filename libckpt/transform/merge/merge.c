@@ -455,10 +455,11 @@ static int mg_say(const merging *g)
         rc = ckpt_map_note(g->map, CKPT_INFO, g->err,
                            "int8_mask has no effect: it saves memory that ckpt does not need");
     return rc == CKPT_OK ? ckpt_map_note(g->map, CKPT_INFO, g->err,
-                                         "%s of %zu models: %" PRIu64 " tensors merged, %" PRIu64
-                                         " the same in all; the rest comes from %s",
+                                         "%s of %zu model%s: %" PRIu64 " tensors merged, %" PRIu64
+                                         " the same in all; everything else comes from %s",
                                          ckpt_blend_name(g->recipe.method), g->recipe.models.n,
-                                         g->n_merged, g->n_same, g->opened.at[0].path)
+                                         g->recipe.models.n == 1 ? "" : "s", g->n_merged, g->n_same,
+                                         g->opened.at[0].path)
                          : rc;
 }
 
