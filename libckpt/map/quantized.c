@@ -42,7 +42,7 @@ static int qz_has(const ckpt_map *map, const char *name, size_t cut, const char 
 }
 
 /* The kind of a form's numbers. */
-typedef enum qz_of { QZ_ANY, QZ_CODES, QZ_BYTES, QZ_FLOAT8 } qz_of;
+typedef enum qz_of { QZ_ANY, QZ_CODES, QZ_BYTES, QZ_MATRIX, QZ_FLOAT8 } qz_of;
 
 /* True if a tensor can be the numbers of such a form. */
 static bool qz_fits(const ckpt_tensor *t, qz_of of)
@@ -52,6 +52,8 @@ static bool qz_fits(const ckpt_tensor *t, qz_of of)
         return t->ndim >= 2 && t->dtype != CKPT_I64;
     case QZ_BYTES:
         return t->dtype == CKPT_I8 || t->dtype == CKPT_U8;
+    case QZ_MATRIX:
+        return t->ndim >= 2 && (t->dtype == CKPT_I8 || t->dtype == CKPT_U8);
     case QZ_FLOAT8:
         return t->dtype == CKPT_F8_E4M3 || t->dtype == CKPT_F8_E5M2;
     case QZ_ANY:
@@ -80,8 +82,8 @@ static int qz_scaled(const ckpt_map *map, const ckpt_tensor *t, bool *yes)
         {".dense_weights", ".row_offsets", QZ_ANY},
         {".quantized_weight_values", ".quantized_weight_scale_factors", QZ_ANY},
         {".weight", ".scale", QZ_FLOAT8},
-        {".weight", ".scale", QZ_BYTES},
-        {".weight", ".scales", QZ_BYTES},
+        {".weight", ".scale", QZ_MATRIX},
+        {".weight", ".scales", QZ_MATRIX},
         {".weight", ".scale_weight", QZ_FLOAT8},
         {"", "_scale_inv", QZ_ANY},
         {"", "_scale", QZ_ANY},

@@ -25,6 +25,8 @@ ckpt convert -q --dtype f16 "$F"/z1_bf16_w3_groups/ckpt half.safetensors && prov
 prove half.safetensors "$F"/z1_bf16_w3_groups/ckpt --exclude '*bias*'
 prove "$F"/peft_tied_head/merged "$F"/peft_tied_head/base --adapter "$F"/peft_tied_head/adapter
 prove "$F"/peft_tied_head/merged "$F"/peft_tied_head/base --adapter "$F"/peft_tied_head/adapter --tol 0
+prove "$F"/peft_tied_head/merged "$F"/peft_tied_head/base --adapter "$F"/peft_tied_head/adapter:1.0000002
+prove "$F"/peft_tied_head/merged "$F"/peft_tied_head/base --adapter "$F"/peft_tied_head/adapter:1.0000002 --tol 0
 made "$F"/peft_tied_head/merged --made-from "$F"/peft_tied_head/base --adapter "$F"/peft_tied_head/adapter
 echo "-- merges"
 ckpt convert -q --dtype f16 "$F"/peft_tied_head/base 2.safetensors && ckpt convert -q --dtype f16 "$F"/peft_tied_head/merged 4.safetensors
