@@ -169,9 +169,20 @@ static bool hfq_is_number(const ckpt_tensor *t)
     return strstr(t->name, "_scale") || hfq_ends(t->name, ".scales") || hfq_ends(t->name, ".SCB");
 }
 
+/* True if a file that was read can have torch's own class of tensors, unlike safetensors. */
+static bool hfq_has_classes(const ckpt_map *map)
+{
+    for (size_t i = 0; !map->into && i < map->files.n; i++) {
+        const ckpt_format *format = map->files.at[i].format;
+        if (!format || strcmp(format->is.name, "safetensors") != 0)
+            return true;
+    }
+    return !map->into && map->files.n == 0;
+}
+
 /* True if a quantization of config.json keeps floats, or quantizes them while a program loads
  * them. */
-static bool hfq_takes_floats(const ckpt_value *q, const char *method)
+static bool hfq_takes_floats(const ckpt_map *map, const ckpt_value *q, const char *method)
 {
     const ckpt_value *groups = ckpt_value_get(q, "config_groups");
     const ckpt_value *format = ckpt_value_get(q, "format");
@@ -179,9 +190,8 @@ static bool hfq_takes_floats(const ckpt_value *q, const char *method)
     if (strcmp(method, "bitnet") == 0)
         return ckpt_value_is(ckpt_value_get(q, "quantization_mode"), "online") ||
                ckpt_value_is(ckpt_value_get(q, "linear_class"), "autobitlinear");
-    // torch's own class of tensors can be in a .bin file
     if (strcmp(method, "torchao") == 0 || strcmp(method, "quanto") == 0)
-        return true;
+        return hfq_has_classes(map);
     return strcmp(method, "compressed-tensors") == 0 &&
            (ckpt_value_is(format, "dense") || !groups || groups->kind != CKPT_V_DICT ||
             groups->as.map.n == 0);
@@ -192,7 +202,7 @@ bool ckpt_hf_quant_floats(const ckpt_map *map, const ckpt_value *config)
     const ckpt_value *q = ckpt_hf_quantization(config);
 
     assert(map);
-    if (!q || map->tensors.n == 0 || hfq_takes_floats(q, hfq_method(config)))
+    if (!q || map->tensors.n == 0 || hfq_takes_floats(map, q, hfq_method(config)))
         return false;
     for (size_t i = 0; i < map->tensors.n; i++) {
         if (hfq_is_number(map->tensors.at[i]))

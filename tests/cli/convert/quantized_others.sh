@@ -47,3 +47,8 @@ done
 for kind in no_codes no_indices no_weight one_row; do
     ckpt convert -q $kind $kind.out --to hf --dtype bf16 && echo "$kind: copied" && ckpt ls $kind.out
 done
+# torchao in config.json, but floats in safetensors, which cannot have torchao's classes
+mkdir floats && cp "$FIXTURES/map_meta_s1/hf/model.safetensors" floats
+sed 's/"model_type"/"quantization_config": {"quant_method": "torchao"}, &/' "$FIXTURES/map_meta_s1/hf/config.json" >floats/config.json
+ckpt convert -q floats floats.out --to hf --dtype bf16
+grep quantization floats.out/config.json || echo 'no quantization'
