@@ -63,6 +63,16 @@ static bool ts_plain_head(const ckpt_map *map, const ckpt_tensor *table)
            (strstr(arch, "ForConditionalGeneration") && strstr(table->name, "language_model"));
 }
 
+/* True if the caller has left out a tensor of this name. */
+static bool ts_is_left_out(const ckpt_map *map, const char *name)
+{
+    for (size_t i = 0; i < map->n_left_out; i++) {
+        if (strcmp(map->left_out[i]->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Add the head that its folder omits because it is tied. */
 static int ts_add_head(ckpt_map *map, ckpt_err *err)
 {
@@ -79,6 +89,10 @@ static int ts_add_head(ckpt_map *map, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE,
                          "--untie: the head of %s is not tied to its embedding, or it has none",
                          map->path);
+    if (ts_is_left_out(map, "lm_head.weight"))
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "--untie writes lm_head.weight, which --include and --exclude leave out: "
+                         "leave --untie out, or select the head");
     like = *(table->owner ? table->owner : table);
     like.owner = NULL;
     int rc = ckpt_map_add(map, "lm_head.weight", 14, &like, &head, err);

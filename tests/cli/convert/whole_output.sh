@@ -35,6 +35,7 @@ ckpt convert -q "$tied" tied --to hf && ckpt ls -q --include '*lm_head*' --inclu
 try tied out --exclude model.embed_tokens.weight
 try tied out --exclude lm_head.weight
 try "$tied" out --exclude model.embed_tokens.weight
+try "$tied" out --exclude lm_head.weight --untie
 # no GGUF file either
 ckpt convert -q lacks.pt lacks.gguf --config "$llama/config.json" || echo "status $?"
 ls lacks.gguf 2>/dev/null
