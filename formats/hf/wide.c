@@ -97,8 +97,11 @@ int ckpt_hf_keep_wide(ckpt_map *to, const ckpt_map *from, const char *class, ckp
     for (size_t i = 0; i < to->tensors.n; i++) {
         ckpt_tensor *t = to->tensors.at[i];
         const size_t at = ckpt_map_index(from, t->name, strlen(t->name));
-        const ckpt_dtype own = at == SIZE_MAX ? t->dtype : from->tensors.at[at]->dtype;
+        ckpt_dtype own = at == SIZE_MAX ? t->dtype : from->tensors.at[at]->dtype;
 
+        // a merged weight
+        if (at != SIZE_MAX && from->tensors.at[at]->export_dtype != CKPT_DTYPE_NONE)
+            own = from->tensors.at[at]->export_dtype;
         if (own == t->dtype || ckpt_dtype_get(own)->kind != CKPT_IS_FLOAT || !wide_is(c, t->name))
             continue;
         t->dtype = own;

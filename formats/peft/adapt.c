@@ -11,10 +11,8 @@
 #include <string.h>
 
 #include "formats/peft/adapting.h"
-#include "libckpt/base/opts.h"
 #include "libckpt/map/adopt.h"
 #include "libckpt/map/nest.h"
-#include "libckpt/map/savepoint.h"
 
 /* The embedding of a model without its own head, which is tied to it; NULL if there is none. */
 static ckpt_tensor *ad_tied_table(const ckpt_adapting *a)
@@ -177,7 +175,7 @@ static int ad_list(ckpt_adapting *a)
 }
 
 /* Merge all modules. */
-static int ad_all(ckpt_adapting *a)
+static int ad_modules(ckpt_adapting *a)
 {
     int rc = CKPT_OK;
 
@@ -264,11 +262,8 @@ static int ad_open(ckpt_adapting *a)
 {
     ckpt_map *map = a->map;
     const char *file = NULL;
-    int rc = ckpt_open(&a->child, a->opts.path, NULL, a->err);
+    int rc = ad_config_path(&file, a);
 
-    if (rc != CKPT_OK)
-        return rc;
-    rc = ad_config_path(&file, a);
     if (rc == CKPT_OK)
         rc = ckpt_peft_config_read(&a->config, map->arena, file, a->err);
     if (rc == CKPT_OK)
@@ -284,14 +279,13 @@ static int ad_open(ckpt_adapting *a)
     if (rc == CKPT_OK)
         rc = ckpt_map_adopt(map, a->child, NULL, a->err);
     // names of its tensors are borrowed, so it must live as long as the map
-    if (rc != CKPT_OK)
-        ckpt_map_free(a->child);
+    a->adopted = rc == CKPT_OK;
     return rc;
 }
 
-/* Merge the adapter; a failure leaves the map half changed. */
-static int ad_change(ckpt_adapting *a)
+int ckpt_adapt_all(ckpt_adapting *a)
 {
+    assert(a && a->map && a->child);
     ckpt_training_info known = {0};
     int rc = ckpt_map_dequantize(a->map, true, a->err);
 
@@ -308,26 +302,6 @@ static int ad_change(ckpt_adapting *a)
     if (rc == CKPT_OK)
         rc = ad_open(a);
     if (rc == CKPT_OK)
-        rc = ad_all(a);
+        rc = ad_modules(a);
     return rc == CKPT_OK ? ad_say(a) : rc;
-}
-
-int ckpt_map_merge_adapter(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err)
-{
-    ckpt_err_clear(err);
-    ckpt_adapting a = {.map = map, .err = err};
-    ckpt_savepoint *saved = NULL;
-    int rc = !map || !adapter || !adapter->path
-                 ? ckpt_fail(err, CKPT_EUSAGE, "no map, or no adapter to merge into it")
-                 : ckpt_opts_take(&a.opts, sizeof a.opts, adapter, "ckpt_adapter", err);
-
-    if (rc == CKPT_OK && a.opts.weight == 0)
-        a.opts.weight = 1;
-    if (rc == CKPT_OK)
-        rc = ckpt_savepoint_new(&saved, map, err);
-    if (rc == CKPT_OK)
-        rc = ckpt_savepoint_end(saved, ad_change(&a));
-    ckpt_peft_config_free(&a.config);
-    ckpt_free(a.item);
-    return rc;
 }

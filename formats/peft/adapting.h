@@ -18,6 +18,7 @@ typedef struct ckpt_adapt_item {
 typedef struct ckpt_adapting {
     ckpt_map *map;   /* map of the base model */
     ckpt_map *child; /* map of the adapter; owned by the base's map once adopted */
+    bool adopted;
     ckpt_adapter opts;
     ckpt_peft_config config;
     const char *model_type; /* the base's model_type, from its config.json; or NULL */
@@ -37,6 +38,13 @@ typedef struct ckpt_adapt_module {
     char *name;
     const ckpt_tensor *part[CKPT_PEFT_N_PARTS];
 } ckpt_adapt_module;
+
+/*
+ * Merge an adapter in PEFT's names, or that of a run.  A failure leaves the map half changed.
+ *
+ * Errors   those of the functions below, of the configuration and of dequantizing
+ */
+int ckpt_adapt_all(ckpt_adapting *a);
 
 /* The base's tensor of exactly this name, or NULL. */
 ckpt_tensor *ckpt_adapt_at(const ckpt_adapting *a, const char *name);

@@ -92,7 +92,10 @@ static int lw_factors(const lw_make *m, ckpt_inputs *in, float **left, float **r
     if (!fresh)
         return CKPT_OK;
     rc = lw_put_a(o, in, *left, *right, err);
-    return rc == CKPT_OK ? lw_put_b(o, in, *left, *right, err) : rc;
+    if (rc == CKPT_OK)
+        rc = lw_put_b(o, in, *left, *right, err);
+    ckpt_peft_round(o->all, kept, n_left + n_right);
+    return rc;
 }
 
 /* ---- ranges ---- */
@@ -129,6 +132,8 @@ static int lw_stretch(const lw_make *m, ckpt_inputs *in, float *to, uint64_t n, 
 
     if (rc == CKPT_OK)
         rc = in->read(in, o->base, &(const ckpt_axis){at, n, 0}, CKPT_F32, to, err);
+    if (rc == CKPT_OK)
+        ckpt_peft_round(o->all, to, n);
     for (uint64_t tile = 0; rc == CKPT_OK && tile < o->cols; tile += LW_TILE) {
         uint64_t end = o->cols - tile < LW_TILE ? o->cols : tile + LW_TILE;
 
@@ -241,8 +246,8 @@ int ckpt_lora_put(ckpt_map *map, ckpt_tensor *t, const ckpt_lora *lora, ckpt_err
                           .prepare = lora->magnitude ? lw_prepare : NULL,
                           .make = lw_run,
                           .release = lw_release};
-    m->make.terms = ckpt_arena_printf(map->arena, "lora %.17g %d %d %" PRIu64, lora->scale,
-                                      lora->turned, (int)lora->round, lora->rank);
+    m->make.terms = ckpt_arena_printf(map->arena, "lora %.17g %d %d %d %" PRIu64, lora->scale,
+                                      lora->turned, (int)lora->round, (int)lora->all, lora->rank);
     if (!m->make.terms)
         return ckpt_fail_memory(err);
     rc = ckpt_map_add_made(map, &m->make, lora->base->n_elems, &source, err);

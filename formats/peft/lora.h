@@ -22,6 +22,8 @@ typedef struct ckpt_lora {
     bool turned;      /* transposed: a row is an input, not an output */
     double scale;     /* factor of B A */
     ckpt_dtype round; /* round the update to this dtype first; NONE: do not */
+    /* diffusers: round the factors, and a base that is itself a sum, to this dtype; NONE: do not */
+    ckpt_dtype all;
     const char *name; /* name of the weight */
 } ckpt_lora;
 

@@ -316,9 +316,10 @@ CKPT_API int ckpt_map_untie(ckpt_map *map, ckpt_err *err);
 /* ---- adapters ---- */
 
 typedef struct ckpt_adapter {
-    size_t size;      /* sizeof this struct, or 0: see ckpt.h */
-    const char *path; /* a folder with adapter_config.json, or the run that trained it */
-    double weight;    /* factor of its updates; 0: 1 */
+    size_t size; /* sizeof this struct, or 0: see ckpt.h */
+    /* a folder with adapter_config.json, the run that trained it, or a diffusion LoRA's file */
+    const char *path;
+    double weight; /* factor of its updates; 0: 1 */
     /* write the head separately, with its old values, in a model that ties it to the embedding */
     bool untie;
     /* of a run: as in ckpt_adapter_only */
@@ -333,7 +334,9 @@ typedef struct ckpt_adapter {
 /*
  * Merge an adapter of PEFT (LoRA, DoRA, IA3, LoHa, LoKr, VeRA, OFT, trainable tokens) into the
  * weights of its base, in place: reads of the map return the merged weight, computed in F32 and
- * rounded once. Call it again for another adapter.
+ * rounded once. Call it again for another adapter. A LoRA of Stable Diffusion 1.x, SDXL or Flux, in
+ * the names of kohya, diffusers or ComfyUI, is merged into a pipeline or a component, and rounded
+ * at each step to the dtype of the weight.
  *
  * Errors   CKPT_EUNSUPPORTED: another kind of adapter; CKPT_EMISSING, CKPT_EMISMATCH: a tensor of
  *          the adapter does not fit the base, or is not used; those of ckpt_open

@@ -7,7 +7,8 @@
 DIFFUSERS is a folder with the package.  An adapter of every linear layer and convolution of Stable Diffusion 1.5, SDXL and Flux, in
 kohya's names, goes to diffusers', to ComfyUI's and back without a changed byte; diffusers' own converter finds the same modules in it.
 With small models of these architectures, the outputs with ckpt's file are those of the sums that kohya's file states.  A pipeline that
-diffusers saved is read as one source, and diffusers loads a component or a pipeline that ckpt wrote.
+diffusers saved is read as one source, and diffusers loads a component or a pipeline that ckpt wrote; a LoRA that ckpt merged into it has
+diffusers' own bits.
 """
 import argparse
 import os
@@ -394,6 +395,53 @@ def different(folder, out):
     return found
 
 
+DTYPES = {'f32': torch.float32, 'f16': torch.float16, 'bf16': torch.bfloat16}
+
+
+def fused(family, folder, path, dtype, weight):
+    """The states of a pipeline into which diffusers merged a LoRA."""
+    pipe = type(small_pipeline(family)).from_pretrained(folder, torch_dtype=dtype)
+    pipe.load_lora_weights(os.path.dirname(path), weight_name=os.path.basename(path))
+    pipe.fuse_lora(components=[c for c in pipe._lora_loadable_modules if getattr(pipe, c, None) is not None], lora_scale=weight)
+    pipe.unload_lora_weights()
+    return states(pipe)
+
+
+def unlike(a, b):
+    """Names whose bits differ; of F32 by more than 1e-6 of the largest value: torch sums a product of few columns in another order."""
+    return [k for k in same(a, b) if k not in a or k not in b or a[k].dtype != torch.float32 or b[k].dtype != torch.float32 or
+            (a[k].double() - b[k].double()).abs().max() > 1e-6 * a[k].double().abs().max()]
+
+
+def into(a, family, tmp, base, kind, weight=1):
+    """A LoRA merged into a pipeline, in the names of three programs, beside diffusers.  It gets its own names: of others it gives many
+    modules the alpha that most of them have, and rounds factors of Flux once more."""
+    pipe, folder, problems = small_pipeline(family), os.path.join(tmp, 'into'), []
+    path, out = os.path.join(tmp, 'into.safetensors'), os.path.join(tmp, 'into.out')
+    shutil.rmtree(folder, ignore_errors=True)
+    pipe.to(DTYPES[base]).save_pretrained(folder)
+    tensors = make({**shapes(family, main_model(family, True)), **text_shapes(family, text_encoders(family))}, DTYPES[kind], DTYPES[kind], False)
+    direct = family != 'flux' and base == kind == 'f16'
+    for name in tensors if direct else ():
+        if name.endswith('.alpha'):
+            tensors[name].fill_(1.5)
+    save_file(tensors, path)
+    names = {'kohya': path}
+    for program in 'diffusers', 'comfyui':
+        names[program] = path[:-11] + program + '.safetensors'
+        ckpt(a, 'convert', '-qf', path, names[program], '--to', 'safetensors', '--lora-names', program)
+    want = fused(family, folder, names['kohya' if direct else 'diffusers'], DTYPES[base], weight)
+    before = states(pipe)
+    if not [k for k in want if not torch.equal(want[k], before[k])]:
+        problems.append('diffusers changed nothing')
+    for program, file in names.items():
+        shutil.rmtree(out, ignore_errors=True)
+        ckpt(a, 'convert', '-q', folder, out, '--to', 'hf', '--adapter', '%s:%g' % (file, weight))
+        got = states(type(pipe).from_pretrained(out, torch_dtype=DTYPES[base]))
+        problems += ['%s on %s, %s: %s' % (kind, base, program, k) for k in unlike(want, got)[:3]]
+    return problems
+
+
 def pipeline(a, tmp):
     """All tensors of a saved pipeline; a component in another dtype and in shards."""
     pipe, folder, one = small_pipeline('sd'), os.path.join(tmp, 'pipe'), os.path.join(tmp, 'one.safetensors')
@@ -427,6 +475,8 @@ def main():
             tally.call('%s: outputs' % family, computed, a, family, tmp)
             tally.call('%s: saved by diffusers' % family, saved, a, family, tmp)
             tally.call('%s: written pipelines' % family, written, a, family, tmp)
+            for base, kind, weight in (('f32', 'f32', 1), ('f16', 'f16', 1), ('bf16', 'bf16', 0.7), ('f16', 'f32', 1), ('f32', 'f16', -0.3)):
+                tally.call('%s: LoRA of %s on %s' % (family, kind, base), into, a, family, tmp, base, kind, weight)
             if family == 'sd':
                 tally.call('sd: pipeline', pipeline, a, tmp)
             if family == 'flux':

@@ -68,7 +68,7 @@ static int da_plain(const ckpt_dl_work *w, const ckpt_value *root, const char *n
 
         if (set)
             return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                             "%s: " DA_KEY " has %s for %.*s: ckpt renames only LoRA", w->map->path,
+                             "%s: " DA_KEY " has %s for %.*s: ckpt reads only LoRA", w->map->path,
                              field[i], (int)strcspn(name, "."), name);
     }
     return CKPT_OK;

@@ -7,7 +7,8 @@
  *     alphas.c   diffusers' metadata <-> alphas
  *     fuse.c     one module of Flux <-> several of diffusers
  *     put.c      names and alphas of the new spelling
- *     rename.c   the public function
+ *     rename.c   all of it, and the public function for files
+ *     merge.c    the updates of a model's weights
  *
  * The update of a weight is (up down) alpha / rank in all spellings.  kohya and ComfyUI store alpha
  * as a tensor, diffusers in the file's metadata; if it is missing, it equals the rank.
@@ -52,6 +53,19 @@ typedef struct ckpt_dl_work {
     uint32_t zeros;          /* a source of zeros; UINT32_MAX: none yet */
     ckpt_err *err;
 } ckpt_dl_work;
+
+/* ---- rename.c ---- */
+
+/*
+ * Rename all tensors of w->map from the spelling that they have to w->to, except for the metadata.
+ * To diffusers, w->targets lists the modules.  A failure leaves the map half changed.
+ *
+ * Errors   those of reading, splitting and joining below
+ */
+int ckpt_dl_rename(ckpt_dl_work *w, ckpt_dl_family family);
+
+/* Free the tables and lists of a work, but not its map. */
+void ckpt_dl_free(ckpt_dl_work *w);
 
 /* ---- read.c ---- */
 

@@ -85,7 +85,7 @@ static int dr_style(ckpt_dl_work *w)
                              text);
         if (kind)
             return ckpt_fail(w->err, CKPT_EUNSUPPORTED,
-                             "tensor %.200s: this adapter is %s, and ckpt renames only LoRA", text,
+                             "tensor %.200s: this adapter is %s, and ckpt reads only LoRA", text,
                              kind);
         if (!dr_parse(&name, text))
             return ckpt_fail(w->err, CKPT_EUNSUPPORTED,

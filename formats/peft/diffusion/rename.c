@@ -2,6 +2,7 @@
 /*
  * rename.c: gives a diffusion model's LoRA the names of another program.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "ckpt_shape.h"
@@ -104,9 +105,9 @@ static int dre_list(ckpt_dl_work *w)
     return rc;
 }
 
-/* Change the map; a failure leaves it half changed. */
-static int dre_change(ckpt_dl_work *w, ckpt_dl_family family)
+int ckpt_dl_rename(ckpt_dl_work *w, ckpt_dl_family family)
 {
+    assert(w && w->map);
     int rc = ckpt_dl_read(w, family);
     uint32_t n = 1;
 
@@ -114,8 +115,22 @@ static int dre_change(ckpt_dl_work *w, ckpt_dl_family family)
         rc = ckpt_dl_alphas_read(w);
     for (size_t i = 0; rc == CKPT_OK && i < w->modules.n; i += n)
         rc = dre_module(w, i, &n);
-    if (rc == CKPT_OK)
-        rc = dre_list(w);
+    return rc == CKPT_OK ? dre_list(w) : rc;
+}
+
+void ckpt_dl_free(ckpt_dl_work *w)
+{
+    ckpt_dl_table_free(&w->table);
+    ckpt_vec_free(&w->modules);
+    ckpt_vec_free(&w->made);
+    ckpt_vec_free(&w->targets);
+}
+
+/* Change the map; a failure leaves it half changed. */
+static int dre_change(ckpt_dl_work *w, ckpt_dl_family family)
+{
+    int rc = ckpt_dl_rename(w, family);
+
     if (rc == CKPT_OK)
         rc = ckpt_dl_alphas_write(w);
     return rc == CKPT_OK
@@ -161,9 +176,6 @@ int ckpt_map_lora_names(ckpt_map *map, const char *names, ckpt_err *err)
         rc = ckpt_savepoint_new(&saved, map, err);
     if (rc == CKPT_OK)
         rc = ckpt_savepoint_end(saved, dre_change(&w, family));
-    ckpt_dl_table_free(&w.table);
-    ckpt_vec_free(&w.modules);
-    ckpt_vec_free(&w.made);
-    ckpt_vec_free(&w.targets);
+    ckpt_dl_free(&w);
     return rc;
 }
