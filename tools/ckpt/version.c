@@ -21,6 +21,6 @@ const cli_verb verb_version = {
     .name = "version",
     .command = "ckpt version",
     .operands = "",
-    .summary = "Show the version, and what the sandbox enforces here.",
+    .summary = "Show the version, and the parts of the sandbox that work here.",
     .run = version_run,
 };

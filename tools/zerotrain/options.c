@@ -268,7 +268,7 @@ static const cli_heading told_headings[] = {
      "per_device_train_batch_size gradient_accumulation_steps learning_rate "
      "adam_beta1 adam_beta2 adam_epsilon weight_decay max_grad_norm "
      "warmup_steps fp16 bf16"},
-    {"Names of the Trainer",
+    {"Names of transformers' Trainer",
      "deepspeed train_file validation_file max_seq_length max_train_samples "
      "num_train_epochs output_dir save_steps save_total_limit "
      "resume_from_checkpoint eval_steps logging_steps "
