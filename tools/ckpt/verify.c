@@ -532,6 +532,8 @@ static const cli_moot verify_moot[] = {
     {"stage", NULL, "made-from"},
     {"sub-group-size", NULL, "made-from"},
     {"ep-size", NULL, "made-from"},
+    {"make-vocab-size-divisible-by", NULL, "made-from"},
+    {"tensor-model-parallel-size", NULL, "made-from"},
     {"pipeline-model-parallel-size", NULL, "made-from"},
     {"expert-model-parallel-size", NULL, "made-from"},
     {"deepspeed-version", NULL, "made-from"},
