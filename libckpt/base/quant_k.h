@@ -4,7 +4,7 @@
  * Private to base/.
  *
  * All bodies give the same bits, because each run is computed alone in the same order. Sixteen runs
- * at once fill two registers of eight lanes.
+ * at once fill two registers of AVX2, or one of AVX-512.
  */
 #ifndef CKPT_BASE_QUANT_K_H
 #define CKPT_BASE_QUANT_K_H
@@ -79,7 +79,7 @@ float ckpt_qk_fit_scales(unsigned n, int most, const float *x, const float *w, u
 void ckpt_quant_k(ckpt_dtype type, const ckpt_qk_body *body, void *restrict dst,
                   const void *restrict src, const float *w, size_t n_elems);
 
-/* The body for this processor. */
-const ckpt_qk_body *ckpt_qk_body_best(void);
+/* The bodies for this processor, the fastest first; NULL: there are fewer. */
+const ckpt_qk_body *ckpt_qk_body_at(unsigned i);
 
 #endif

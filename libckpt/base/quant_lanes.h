@@ -57,6 +57,38 @@ QX_INLINE qx_f qx_more(qx_f a, qx_f b)
     return _mm256_cmp_ps(a, b, _CMP_GT_OQ);
 }
 
+/* Exchange rows and columns of eight registers. */
+QX_INLINE void qx_transpose(qx_f r[8])
+{
+    qx_f t[8], u[8];
+
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        for (int k = 0; k < 2; k++) {
+            u[i + 2 * k] = _mm256_shuffle_ps(t[i + k], t[i + k + 2], 0x44);
+            u[i + 2 * k + 1] = _mm256_shuffle_ps(t[i + k], t[i + k + 2], 0xee);
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
+        r[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
+    }
+}
+
+/* ckpt_quant_rint of eight values of any size, as floats. */
+QX_INLINE qx_f qx_rint(qx_f x, int low, int high)
+{
+    qx_i n = _mm256_castps_si256(qx_add(x, qx_all(12582912.0f)));
+
+    n = _mm256_sub_epi32(_mm256_and_si256(n, _mm256_set1_epi32(0x007fffff)),
+                         _mm256_set1_epi32(0x00400000));
+    n = _mm256_min_epi32(_mm256_max_epi32(n, _mm256_set1_epi32(low)), _mm256_set1_epi32(high));
+    return _mm256_cvtepi32_ps(n);
+}
+
 /* Eight 32-bit integers to bytes. */
 QX_INLINE void qx_bytes(uint8_t *to, qx_i n)
 {

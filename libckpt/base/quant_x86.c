@@ -205,7 +205,7 @@ static void qx_q5_1(void *restrict dst, const void *restrict src, size_t n)
 #define QX_K(name, type)                                                                           \
     static void name(void *restrict dst, const void *restrict src, size_t n)                       \
     {                                                                                              \
-        ckpt_quant_k(type, &ckpt_qk_x86, dst, src, NULL, n);                                       \
+        ckpt_quant_k(type, ckpt_qk_body_at(0), dst, src, NULL, n);                                 \
     }
 
 QX_K(qx_q2_k, CKPT_Q2_K)

@@ -22,7 +22,7 @@ bool ckpt_weigh(const ckpt_weighing *how, void *restrict dst, const void *restri
     assert(how->first % how->by->columns == 0 && n_elems % how->by->columns == 0);
     const uint64_t columns = how->by->columns, first = how->first / columns;
     const ckpt_cast_fn wide = ckpt_cast_find(CKPT_F32, how->from);
-    const ckpt_qk_body *body = ckpt_qk_body_best();
+    const ckpt_qk_body *body = ckpt_qk_body_at(0);
     uint64_t n_from = 0, n_to = 0;
     float *row = ckpt_alloc((size_t)columns * sizeof *row);
 

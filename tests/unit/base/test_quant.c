@@ -194,27 +194,53 @@ static void weighted_blocks_are_those_of_ggml(void **state)
         {CKPT_Q5_1, 0x6b64edd1}, {CKPT_Q2_K, 0x17ea2f90}, {CKPT_Q3_K, 0x30e80a3e},
         {CKPT_Q4_K, 0x9e8fe9f6}, {CKPT_Q5_K, 0x851e00fb}, {CKPT_Q6_K, 0x4bac5920},
     };
-    const ckpt_qk_body *const body[] = {&ckpt_qk_portable, ckpt_qk_body_best()};
+    unsigned bodies = 0;
     float *x = qt_values(), *w = qt_importance();
 
     (void)state;
-    for (size_t t = 0; t < 2 * sizeof want / sizeof *want; t++) {
-        const ckpt_dtype d = want[t / 2].d;
+    while (ckpt_qk_body_at(bodies))
+        bodies++;
+    for (size_t t = 0; t < bodies * sizeof want / sizeof *want; t++) {
+        const ckpt_dtype d = want[t / bodies].d;
+        const ckpt_qk_body *body = ckpt_qk_body_at((unsigned)(t % bodies));
         size_t n = qt_size(d, N), row = qt_size(d, ROW);
         uint8_t *out = malloc(n);
 
         assert_non_null(out);
         assert_true(ckpt_dtype_weighs(d));
         for (size_t i = 0; i < N / ROW; i++)
-            ckpt_quant_row(d, body[t % 2], out + i * row, x + i * ROW, w + i * ROW, ROW);
-        if (ckpt_crc32(0, out, n) != want[t / 2].blocks)
-            fail_msg("%s: other blocks, with %s: %08x", ckpt_dtype_name(d),
-                     t % 2 ? "the body for this processor" : "the portable body",
-                     ckpt_crc32(0, out, n));
+            ckpt_quant_row(d, body, out + i * row, x + i * ROW, w + i * ROW, ROW);
+        if (ckpt_crc32(0, out, n) != want[t / bodies].blocks)
+            fail_msg("%s: other blocks, with body %d of %u: %08x", ckpt_dtype_name(d),
+                     (int)(t % bodies), bodies, ckpt_crc32(0, out, n));
         free(out);
     }
     assert_false(ckpt_dtype_weighs(CKPT_Q8_0));
     free(w);
+    free(x);
+}
+
+/* Every body for this processor, without weights. */
+static void k_bodies_give_the_same_bits(void **state)
+{
+    static const ckpt_dtype types[] = {CKPT_Q2_K, CKPT_Q3_K, CKPT_Q4_K, CKPT_Q5_K, CKPT_Q6_K};
+    float *x = qt_values();
+
+    (void)state;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        const size_t n = qt_size(types[t], N);
+        uint8_t *a = malloc(n), *b = malloc(n);
+
+        assert_true(a && b);
+        ckpt_quant_k(types[t], &ckpt_qk_portable, a, x, NULL, N);
+        for (unsigned i = 0; ckpt_qk_body_at(i); i++) {
+            memset(b, 0, n);
+            ckpt_quant_k(types[t], ckpt_qk_body_at(i), b, x, NULL, N);
+            assert_memory_equal(a, b, n);
+        }
+        free(a);
+        free(b);
+    }
     free(x);
 }
 
@@ -366,6 +392,7 @@ int main(void)
         cmocka_unit_test(weighted_blocks_are_those_of_ggml),
         cmocka_unit_test(values_are_those_of_ggml),
         cmocka_unit_test(bodies_give_the_same_bits),
+        cmocka_unit_test(k_bodies_give_the_same_bits),
         cmocka_unit_test(any_bits_are_taken),
         cmocka_unit_test(codes_are_the_nearest),
         cmocka_unit_test(other_floats_go_through_f32),
