@@ -22,6 +22,7 @@
 #include "libckpt/map/extent.h"
 #include "libckpt/map/nest.h"
 #include "libckpt/map/savepoint.h"
+#include "libckpt/transform/same_config.h"
 
 enum {
     XL_PIECE = 1 << 18, /* elements that are compared at a time */
@@ -416,8 +417,9 @@ static int xl_rest(ckpt_xl_job *j)
             j->n_rest, j->n_rest == 1 ? "" : "s", names);
     if (j->opts.rest == CKPT_EXTRACT_DROP)
         return ckpt_map_note(j->map, CKPT_INFO, j->err,
-                             "%zu tensor%s that differ%s from the base are left out: %s", j->n_rest,
-                             j->n_rest == 1 ? "" : "s", j->n_rest == 1 ? "s" : "", names);
+                             "%zu tensor%s that differ%s from the base %s left out: %s", j->n_rest,
+                             j->n_rest == 1 ? "" : "s", j->n_rest == 1 ? "s" : "",
+                             j->n_rest == 1 ? "is" : "are", names);
     return xl_save_all(j);
 }
 
@@ -686,6 +688,8 @@ static int xl_change(ckpt_xl_job *j)
     ckpt_map_training_info(j->map, &j->info);
     if (rc == CKPT_OK)
         rc = j->opts.config_text ? ckpt_xl_read_config(j) : xl_one_kind(j);
+    if (rc == CKPT_OK && !j->opts.config_text)
+        rc = ckpt_config_compare(j->map, j->map, j->base, j->err);
     if (rc == CKPT_OK)
         rc = xl_pair_all(j);
     for (unsigned i = 0; rc == CKPT_OK && i < 2; i++) {

@@ -113,6 +113,9 @@ typedef struct ckpt_rm_listed {
     size_t n;         /* names added */
 } ckpt_rm_listed;
 
+/* True for fields of config.json that change no result of a model with given weights. */
+bool ckpt_rm_common_field(const char *name);
+
 /* Add a name with its value. */
 int ckpt_rm_list_value(ckpt_rm_listed *l, ckpt_arena *a, const char *name, const ckpt_value *v,
                        ckpt_err *err);

@@ -46,7 +46,7 @@ static const char *const rf_common[] = {
 static const char *const rf_dropout[] = {"dropout", "pdrop", "dropout_prob", "dropout_rate",
                                          "layerdrop"};
 
-static bool rf_is_common(const char *name)
+bool ckpt_rm_common_field(const char *name)
 {
     const size_t n = strlen(name);
 
@@ -192,7 +192,7 @@ static int rf_field(rf_work *w, const char *name, const ckpt_value *v)
     if (is.only || is.neutral
             ? !is.neutral
             : ckpt_rm_unset(v) || (v->kind == CKPT_V_DICT && ckpt_value_map(v).n == 0) ||
-                  rf_read(w->f, name, false) || rf_is_common(name))
+                  rf_read(w->f, name, false) || ckpt_rm_common_field(name))
         return CKPT_OK;
     return ckpt_rm_list_value(&w->lost, w->f->arena, name, v, w->err);
 }

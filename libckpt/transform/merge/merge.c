@@ -13,6 +13,7 @@
 #include "libckpt/base/opts.h"
 #include "libckpt/map/adopt.h"
 #include "libckpt/transform/merge/recipe.h"
+#include "libckpt/transform/same_config.h"
 
 /* An opened model. */
 typedef struct mg_model {
@@ -483,6 +484,8 @@ int ckpt_merge_open(ckpt_map **out, const ckpt_merge *merge, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = mg_open_all(&g);
     g.map = g.opened.n > 0 ? g.opened.at[0].map : NULL;
+    for (size_t k = 1; rc == CKPT_OK && k < g.opened.n; k++)
+        rc = ckpt_config_compare(g.map, g.opened.at[k].map, g.map, err);
     if (rc == CKPT_OK && opts.names)
         rc = mg_names(&g);
     if (rc == CKPT_OK)
