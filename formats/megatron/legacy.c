@@ -142,21 +142,51 @@ static int mgl_complete(const ckpt_meg_job *job, ckpt_meg_grid *grid)
     return CKPT_OK;
 }
 
-/* Check that all ranks belong to one save. */
+/* A value of a rank's file, or else of its arguments. */
+static const ckpt_value *mgl_said(const ckpt_meg_rank *rank, const char *key, bool argument)
+{
+    const ckpt_value *args = ckpt_value_get(rank->root, "args");
+
+    if (!argument)
+        return ckpt_value_get(rank->root, key);
+    for (unsigned depth = 0; args && args->kind == CKPT_V_OBJECT && depth < 4; depth++)
+        args = args->as.object->state;
+    return ckpt_value_get(args, key);
+}
+
+/* Check that all ranks belong to one save, and to one run by arguments that no rank has alone. */
 static int mgl_same_save(const ckpt_meg_job *job, const ckpt_meg_grid *grid)
 {
-    static const char *const key[] = {"iteration", "checkpoint_version"};
+    static const struct {
+        const char *name;
+        bool argument;
+    } key[] = {{"iteration", false},
+               {"checkpoint_version", false},
+               {"tensor_model_parallel_size", true},
+               {"pipeline_model_parallel_size", true},
+               {"expert_model_parallel_size", true},
+               {"hidden_size", true},
+               {"num_layers", true},
+               {"num_attention_heads", true},
+               {"padded_vocab_size", true},
+               {"consumed_train_samples", true},
+               {"global_batch_size", true},
+               {"seed", true},
+               {"lr", true}};
 
     for (size_t i = 1; i < grid->rank.n; i++) {
-        for (size_t k = 0; k < 2; k++) {
-            const ckpt_value *a = ckpt_value_get(grid->rank.at[0].root, key[k]),
-                             *b = ckpt_value_get(grid->rank.at[i].root, key[k]);
-            if ((a == NULL) == (b == NULL) && (!a || ckpt_value_equal(a, b, 4)))
+        for (size_t k = 0; k < sizeof key / sizeof *key; k++) {
+            const ckpt_value *a = mgl_said(&grid->rank.at[0], key[k].name, key[k].argument),
+                             *b = mgl_said(&grid->rank.at[i], key[k].name, key[k].argument);
+            // tools that convert checkpoints may give one file the arguments of all
+            const bool alike = key[k].argument ? !a || !b : !a && !b;
+            if (alike || (a && b && ckpt_value_equal(a, b, 4)))
                 continue;
             int rc = ckpt_map_problem(
                 job->map, CKPT_EMISMATCH, job->err,
-                "%s: its %s differs from that in %s: they are from different saves",
-                grid->rank.at[i].path, key[k], grid->rank.at[0].name);
+                "%s: its %s%s differs from that in %s: they are from different saves",
+                grid->rank.at[i].path, key[k].argument ? "args." : "", key[k].name,
+                grid->rank.at[0].name);
             if (rc != CKPT_OK)
                 return rc;
         }
