@@ -550,14 +550,17 @@ static int open_seen(ckpt_map *map, ckpt_err *err)
     return rc == CKPT_OK ? open_unmarked(map, err) : rc;
 }
 
-/* Find out whether a model is only a part of a program's dict. */
+/*
+ * Find out whether a model is only a part of a program's dict, and make floats of the tensors of
+ * quantized classes in pickles.
+ */
 static int open_dicts(ckpt_map *map, ckpt_err *err)
 {
     ckpt_whole whole = {0};
-    int rc = CKPT_OK;
+    int rc = map->wrapped ? ckpt_map_dequantize(map, false, err) : CKPT_OK;
 
-    if (!ckpt_is_dict(map))
-        return CKPT_OK;
+    if (rc != CKPT_OK || !ckpt_is_dict(map))
+        return rc;
     rc = ckpt_whole_of(&whole, map->values, map->arena, err);
     if (rc == CKPT_OK && whole.n_models > 0 && whole.n_optimizers + whole.n_copies > 0) {
         map->dicts = ckpt_whole_text(&whole, map->arena);

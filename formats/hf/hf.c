@@ -196,13 +196,42 @@ static int hf_listed_order(const void *pa, const void *pb)
     return strcmp(((const hf_listed *)pa)->name, ((const hf_listed *)pb)->name);
 }
 
-/* Decide whether a tensor of shard s enters the map; report a mismatch with the index. */
-static int hf_admit(hf_reader *r, const ckpt_tensor *t, uint32_t s, bool *yes)
+/*
+ * Find a tensor in the index. A part of a pickled tensor of torchao, X._weight_qdata, is listed
+ * under the parameter's name, X.weight.
+ */
+static int hf_find_listed(hf_reader *r, const ckpt_map *sub, const char *name, hf_listed **out)
 {
-    const hf_listed key = {.name = t->name};
-    hf_listed *listed = bsearch(&key, r->listed, r->n_listed, sizeof key, hf_listed_order);
-    const char *file = r->shards.at[s].file;
+    const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
+    char *own = ckpt_alloc(strlen(name) + 1), *cut = own;
+    hf_listed key = {.name = name};
 
+    if (!own)
+        return ckpt_fail_memory(r->err);
+    *out = bsearch(&key, r->listed, r->n_listed, sizeof key, hf_listed_order);
+    memcpy(own, name, (size_t)(last - name));
+    if (sub->wrapped && *last == '_')
+        memcpy(own + (last - name), last + 1, strlen(last));
+    else
+        cut = NULL;
+    key.name = own;
+    while (!*out && cut && (cut = strrchr(own + (last - name), '_')) != NULL) {
+        *cut = 0;
+        *out = bsearch(&key, r->listed, r->n_listed, sizeof key, hf_listed_order);
+    }
+    ckpt_free(own);
+    return CKPT_OK;
+}
+
+/* Decide whether a tensor of shard s enters the map; report a mismatch with the index. */
+static int hf_admit(hf_reader *r, const ckpt_map *sub, const ckpt_tensor *t, uint32_t s, bool *yes)
+{
+    const char *file = r->shards.at[s].file;
+    hf_listed *listed = NULL;
+    int rc = hf_find_listed(r, sub, t->name, &listed);
+
+    if (rc != CKPT_OK)
+        return rc;
     *yes = listed && listed->shard == s;
     if (*yes) {
         listed->found = true;
@@ -233,7 +262,7 @@ static int hf_merge(hf_reader *r, const ckpt_map *sub, uint32_t s)
         const ckpt_tensor *t = sub->tensors.at[i];
         bool yes = true;
         if (r->kind.role == CKPT_HF_INDEX)
-            rc = hf_admit(r, t, s, &yes);
+            rc = hf_admit(r, sub, t, s, &yes);
         if (rc == CKPT_OK && yes)
             rc = ckpt_map_merge_tensor(r->map, t->name, t, source_base, &made, r->err);
     }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "formats/torch/torch.h"
+#include "formats/torch/wrapped.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"
 #include "libckpt/codec/pickle/trust.h"
@@ -286,7 +287,8 @@ static int tn_back(tn_walk *w, ckpt_tensor *t, const ckpt_tensor_value *v)
 
 /* ---- the walk ---- */
 
-static int tn_add(tn_walk *w, const ckpt_tensor_value *v)
+/* List a tensor at the current path; alone: even if it is tied to one before. */
+static int tn_add(tn_walk *w, const ckpt_tensor_value *v, bool alone)
 {
     ckpt_tensor like = {.dtype = v->dtype, .ndim = v->ndim, .shape = v->shape, .flags = v->flags};
     ckpt_tensor *t;
@@ -304,8 +306,75 @@ static int tn_add(tn_walk *w, const ckpt_tensor_value *v)
     if (rc != CKPT_OK || t->n_elems == 0)
         return rc;
     rc = tn_tie(w, t, v);
+    t->owner = alone ? NULL : t->owner;
     if (rc == CKPT_OK && !t->owner)
         rc = tn_back(w, t, v);
+    return rc;
+}
+
+/* List a part of a wrapped tensor, under a name like torchao's in safetensors: X._weight_scale. */
+static int tn_add_part(tn_walk *w, const char *part, const ckpt_tensor_value *v, bool alone)
+{
+    size_t n = w->path.n, last = n;
+    char *name = ckpt_alloc(n + 1);
+    int rc = CKPT_OK;
+
+    if (!name)
+        return ckpt_fail_memory(w->err);
+    memcpy(name, w->path.at, n);
+    while (last > 0 && name[last - 1] != '.')
+        last--;
+    w->path.n = last;
+    if (!ckpt_bytes_add(&w->path, "_", 1) || !ckpt_bytes_add(&w->path, name + last, n - last) ||
+        !ckpt_bytes_printf(&w->path, "_%s", part))
+        rc = ckpt_fail_memory(w->err);
+    if (rc == CKPT_OK)
+        rc = tn_add(w, v, alone);
+    w->path.n = 0;
+    if (!ckpt_bytes_add(&w->path, name, n) && rc == CKPT_OK)
+        rc = ckpt_fail_memory(w->err);
+    ckpt_free(name);
+    return rc;
+}
+
+/*
+ * List the parts of a tensor of torchao's classes at the current path, and its attributes. Two
+ * parameters are tied if they are the same object: other ones may share only some parts.
+ */
+static int tn_wrapped(tn_walk *w, ckpt_value *v)
+{
+    ckpt_value **slot = v->mark ? NULL : ckpt_vec_push(&w->marked);
+    ckpt_torch_wrapped parts;
+    ckpt_value *key, *text;
+    const char *name;
+    bool alone = !v->mark;
+    int rc;
+
+    if ((alone && !slot) || (w->path.n == 0 && !ckpt_bytes_add(&w->path, "tensor", 6)))
+        return ckpt_fail_memory(w->err);
+    if (alone) {
+        *slot = v;
+        v->mark = 1;
+    }
+    name = ckpt_arena_string(w->map->arena, (const char *)w->path.at, w->path.n);
+    if (!name)
+        return ckpt_fail_memory(w->err);
+    rc = ckpt_torch_unwrap(&parts, w->map->arena, v, w->io->name, name, w->err);
+    if (rc == CKPT_EUNSUPPORTED && w->map->collect)
+        return ckpt_map_problem(w->map, rc, w->err, "%s", w->err ? w->err->text : name);
+    if (rc == CKPT_OK && w->swap)
+        rc = ckpt_fail(w->err, CKPT_EUNSUPPORTED,
+                       "%s: %.200s is a tensor of torchao in a file of the other byte order",
+                       w->io->name, name);
+    if (rc != CKPT_OK)
+        return rc;
+    key = ckpt_value_cstr(w->map->arena, name);
+    text = ckpt_value_cstr(w->map->arena, parts.text);
+    if (!key || !text || !ckpt_dict_add(w->map->arena, &w->map->metadata, key, text))
+        return ckpt_fail_memory(w->err);
+    w->map->wrapped = true;
+    for (uint32_t i = 0; rc == CKPT_OK && i < parts.n_parts; i++)
+        rc = tn_add_part(w, parts.name[i], parts.part[i], alone);
     return rc;
 }
 
@@ -358,12 +427,15 @@ static int tn_visit(tn_walk *w, ckpt_value *v, bool named)
     tn_frame *frame;
 
     if (v->kind == CKPT_V_TENSOR) {
-        int rc = tn_add(w, v->as.tensor);
+        int rc = tn_add(w, v->as.tensor, false);
 
         w->path.n = n_path; // drop the number added by tn_unique
         if (rc != CKPT_OK || !v->as.tensor->state)
             return rc;
     }
+    // one of two tied parameters is the same object
+    if (ckpt_torch_is_wrapped(v))
+        return tn_wrapped(w, v);
     if (v->mark != 0)
         return CKPT_OK;
     if (v->kind == CKPT_V_OBJECT && tn_part(v))
@@ -490,7 +562,7 @@ int ckpt_torch_say_others(ckpt_map *file, const char *path, ckpt_err *err)
 
         // dicts hold further tensors; programs leave None in place of an absent value
         if (kind == CKPT_V_TENSOR || kind == CKPT_V_DICT || kind == CKPT_V_ODICT ||
-            kind == CKPT_V_NONE || n++ >= MOST)
+            kind == CKPT_V_NONE || ckpt_torch_is_wrapped(all.at[i].value) || n++ >= MOST)
             continue;
         names = ckpt_arena_printf(file->arena, "%s%s%.100s", names, *names ? ", " : "",
                                   key->kind == CKPT_V_STR ? key->as.text.at : "another key");

@@ -330,6 +330,7 @@ int ckpt_map_adopt(ckpt_map *map, ckpt_map *child, const char *prefix, ckpt_err 
         rc = prefix ? adopt_enter(map, child, prefix, err) : CKPT_OK;
     }
     map->effects |= child->effects;
+    map->wrapped = map->wrapped || child->wrapped;
     map->no_state = map->no_state ? map->no_state : child->no_state;
     if (rc == CKPT_OK && !adopt_findings(map, child))
         rc = ckpt_fail_memory(err);

@@ -415,6 +415,8 @@ struct ckpt_map {
      */
     const char *quantization, *quantization_key;
     bool dequantized; /* config.json's quantization_config no longer applies */
+    /* read: a pickle has tensors of quantized classes, of which ckpt_open makes floats */
+    bool wrapped;
     /* read: a folder in it with a config.json of its own, by which its weights are quantized */
     const char *quantized_part;
     /*

@@ -23,6 +23,7 @@ int ckpt_map_merge_files(ckpt_map *into, const ckpt_map *from, uint32_t *file_ba
     assert(!into->settle || !from->settle || into->settle == from->settle);
     if (!into->settle)
         into->settle = from->settle;
+    into->wrapped = into->wrapped || from->wrapped;
     for (size_t i = 0; rc == CKPT_OK && i < from->files.n; i++) {
         ckpt_map_file file = from->files.at[i];
         file.state = NULL; // its driver data is in the other map's arena

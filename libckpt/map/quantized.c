@@ -69,12 +69,7 @@ static int qz_scaled(const ckpt_map *map, const ckpt_tensor *t, bool *yes)
         qz_of of;
     } forms[] = {
         // kinds that are refused: EXL2, EXL3, HQQ and SINQ, AQLM, VPTQ, quanto, EETQ, Marlin's 2:4,
-<<<<<<< ours
-        // HIGGS, SpQR, Four Over Six, the fp8 of DeepSeek's own program and of ComfyUI, int8 of
-        // several
-=======
         // HIGGS, SpQR, Four Over Six, int8, the fp8 of DeepSeek's own program and of ComfyUI
->>>>>>> theirs
         {".q_weight", ".q_scale", QZ_ANY},
         {".trellis", ".suh", QZ_ANY},
         {".W_q", ".scale", QZ_ANY},

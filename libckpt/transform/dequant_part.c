@@ -157,7 +157,7 @@ int ckpt_dequant_put(ckpt_dequantizing *w, const ckpt_dequant_parts *p, ckpt_mak
     make->step = DQP_STEP;
     rc = ckpt_map_add_made(w->map, make, t->n_elems, &source, w->err);
     t->dtype = dtype;
-    t->export_dtype = w->model;
+    t->export_dtype = w->own ? dtype : w->model;
     t->twin = t->addend = NULL;
     t->flags &= CKPT_TENSOR_GRAD | CKPT_TENSOR_PARAMETER;
     w->n_made++;

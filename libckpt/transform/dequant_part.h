@@ -10,7 +10,7 @@
 #include "libckpt/transform/quant_scheme.h"
 
 /* Tensors that belong to a weight, besides its scales. */
-#define CKPT_DEQUANT_OTHERS 5u
+#define CKPT_DEQUANT_OTHERS 6u
 
 typedef struct ckpt_dequantizing {
     ckpt_map *map;
@@ -18,6 +18,7 @@ typedef struct ckpt_dequantizing {
     ckpt_dtype model;           /* dtype of the model by its configuration, or by other tensors */
     bool rounded;               /* round values to that dtype */
     bool blocks;                /* keep weights in blocks that another format stores too */
+    bool own;                   /* outputs have the dtype of each weight, not the model's */
     bool transposed;            /* a type of model with linear layers of [in, out] */
     uint64_t n_vocab, n_hidden; /* the sizes of its embedding; 0: unknown */
     ckpt_reader *reader;        /* for ckpt_dequant_small; NULL until then */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dequant_torchao.c: decodes weights that torchao stores in safetensors.
+ * dequant_torchao.c: decodes weights that torchao stores in safetensors, or in pickles, which
+ * formats/torch/wrapped.c lists in the same form.
  *
  * A parameter X.weight is stored as X._weight_qdata, X._weight_scale and, for some classes,
  * X._weight_zero_point; the file's metadata has a JSON text under the parameter's name, with the
@@ -15,6 +16,8 @@
  *    Int4Tensor
  *              qdata [R, C / 2], two signed numbers in a byte, the first in its lower half; scale
  *              and zero point [C / c, R]: q * scale + zero (int4_tensor.py)
+ *    NVFP4Tensor, MXTensor
+ *              dequant_mx.c
  *
  * Products are computed in F32 and rounded to the dtype of the parameter.
  */
@@ -24,6 +27,7 @@
 #include "libckpt/codec/json/json.h"
 #include "libckpt/map/nest.h"
 #include "libckpt/transform/dequantize.h"
+#include "libckpt/transform/torchao.h"
 
 enum {
     DQT_TEXT = 1 << 16,  /* most bytes of a parameter's metadata */
@@ -36,13 +40,17 @@ typedef struct dqt_class {
     ckpt_dtype dtype[2]; /* of qdata */
     bool four;           /* two numbers in a byte, scales across, zeros that are added */
     bool zeros;          /* may have zero points */
+    bool blocks;         /* numbers of 4 or 8 bits in blocks of a row: dequant_mx.c */
 } dqt_class;
 
 static const dqt_class dqt_classes[] = {
-    {"Int8Tensor", {CKPT_I8, CKPT_I8}, false, true},
-    {"IntxUnpackedToInt8Tensor", {CKPT_I8, CKPT_I8}, false, true},
-    {"Float8Tensor", {CKPT_F8_E4M3, CKPT_F8_E5M2}, false, false},
-    {"Int4Tensor", {CKPT_I8, CKPT_U8}, true, true},
+    {"Int8Tensor", {CKPT_I8, CKPT_I8}, false, true, false},
+    {"IntxUnpackedToInt8Tensor", {CKPT_I8, CKPT_I8}, false, true, false},
+    {"Float8Tensor", {CKPT_F8_E4M3, CKPT_F8_E5M2}, false, false, false},
+    {"Int4Tensor", {CKPT_I8, CKPT_U8}, true, true, false},
+    {"NVFP4Tensor", {CKPT_U8, CKPT_U8}, false, false, true},
+    {"MXTensor", {CKPT_U8, CKPT_F8_E4M3}, false, false, true},
+    {"MXTensor", {CKPT_F8_E5M2, CKPT_F8_E5M2}, false, false, true},
 };
 
 typedef struct dqt_make {
@@ -60,6 +68,21 @@ typedef struct dqt_window {
     uint64_t number; /* + 1; 0: nothing is read */
     float x[];       /* [window, grid[1]], twice */
 } dqt_window;
+
+bool ckpt_torchao_known(const char *type)
+{
+    for (size_t i = 0; i < sizeof dqt_classes / sizeof *dqt_classes; i++) {
+        if (strcmp(dqt_classes[i].name, type) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool ckpt_torchao_pairs(const char *type, ckpt_dtype qdata)
+{
+    return strcmp(type, "Int4Tensor") == 0 || strcmp(type, "NVFP4Tensor") == 0 ||
+           (strcmp(type, "MXTensor") == 0 && qdata == CKPT_U8);
+}
 
 /* ---- the arithmetic ---- */
 
@@ -189,11 +212,11 @@ static int dqt_unknown(const ckpt_dequantizing *w, const char *name, const char 
 /* The name of the parameter of X._weight_qdata: X.weight. */
 static int dqt_name(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, const char **out)
 {
-    const char *dot = strrchr(p->name, '.'), *name;
+    const char *dot = strrchr(p->name, '.'), *last = dot ? dot + 1 : p->name, *name;
 
-    if (!dot || dot[1] != '_' || !dot[2])
+    if (last[0] != '_' || !last[1])
         return dqt_unknown(w, p->weight->name, "tensor", "without a parameter's name");
-    name = ckpt_arena_printf(w->map->arena, "%.*s.%s", (int)(dot - p->name), p->name, dot + 2);
+    name = ckpt_arena_printf(w->map->arena, "%.*s%s", (int)(last - p->name), p->name, last + 1);
     if (!name)
         return ckpt_fail_memory(w->err);
     if (ckpt_map_index(w->map, name, strlen(name)) != SIZE_MAX)
@@ -255,17 +278,21 @@ static int dqt_said(ckpt_dequantizing *w, const char *name, const ckpt_value **o
 }
 
 /* The class of a parameter. */
-static int dqt_class_of(const ckpt_dequantizing *w, const char *name, const ckpt_value *said,
-                        const dqt_class **out)
+static int dqt_class_of(const ckpt_dequantizing *w, const ckpt_tensor *q, const char *name,
+                        const ckpt_value *said, const dqt_class **out)
 {
     const ckpt_value *type = ckpt_value_get(said, "_type");
 
     for (size_t i = 0; i < sizeof dqt_classes / sizeof *dqt_classes; i++) {
-        if (ckpt_value_is(type, dqt_classes[i].name)) {
-            *out = &dqt_classes[i];
-            return CKPT_OK;
-        }
+        const dqt_class *c = &dqt_classes[i];
+
+        // a class with several dtypes has several entries
+        if (ckpt_value_is(type, c->name) &&
+            (!*out || q->dtype == c->dtype[0] || q->dtype == c->dtype[1]))
+            *out = c;
     }
+    if (*out)
+        return CKPT_OK;
     return dqt_unknown(w, name, "class",
                        type && type->kind == CKPT_V_STR ? type->as.text.at : "(none)");
 }
@@ -276,6 +303,8 @@ static int dqt_dtype(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, co
 {
     const ckpt_value *v = ckpt_value_get(ckpt_value_get(data, "dtype"), "_data");
 
+    if (!v)
+        v = ckpt_value_get(ckpt_value_get(data, "orig_dtype"), "_data");
     *out = v && v->kind == CKPT_V_STR ? ckpt_dtype_parse(v->as.text.at)
            : v                        ? CKPT_DTYPE_NONE
                                       : p->scale->dtype;
@@ -373,6 +402,46 @@ static int dqt_parts(ckpt_dequantizing *w, const ckpt_dequant_parts *p, const dq
     return rc;
 }
 
+/* Decode a tensor of numbers in blocks of a row; p has the parameter's name. */
+static int dqt_blocks(ckpt_dequantizing *w, const ckpt_dequant_parts *p, const dqt_class *c,
+                      const ckpt_value *data, ckpt_dtype own)
+{
+    const ckpt_value *swizzled = ckpt_value_get(data, "is_swizzled_scales");
+    const ckpt_value *element = ckpt_value_get(data, "elem_dtype");
+    const ckpt_value *of = ckpt_value_get(element, "_data");
+    ckpt_dequant_ao a = {.dtype = own, .nvfp4 = strcmp(c->name, "NVFP4Tensor") == 0};
+    ckpt_dtype want = p->weight->dtype == CKPT_U8 ? CKPT_F4 : p->weight->dtype;
+    int64_t size = 0;
+
+    if (p->weight->dtype != c->dtype[0] && p->weight->dtype != c->dtype[1])
+        return dqt_unknown(w, p->name, c->name, ckpt_dtype_name(p->weight->dtype));
+    if (!a.nvfp4 && (!of || of->kind != CKPT_V_STR || ckpt_dtype_parse(of->as.text.at) != want))
+        return dqt_unknown(w, p->name, "MXTensor with elem_dtype",
+                           of && of->kind == CKPT_V_STR ? of->as.text.at : "(another)");
+    if (!ckpt_value_as_int(ckpt_value_get(data, "block_size"), &size) || size < 1)
+        return dqt_unknown(w, p->name, c->name, "without block_size");
+    if (p->other[0])
+        return ckpt_dequant_unfit(w, p, p->other[0]);
+    a.n_block = (uint64_t)size;
+    a.swizzled = swizzled && swizzled->kind == CKPT_V_BOOL && swizzled->as.i;
+    return ckpt_dequant_mx(w, p, &a);
+}
+
+/* A parameter that is the same object as one before: it is tied to its floats. */
+static int dqt_tied(ckpt_dequantizing *w, ckpt_tensor *t, const char *name)
+{
+    const ckpt_tensor *o = t->owner;
+
+    t->name = name;
+    t->dtype = o->dtype;
+    t->export_dtype = o->export_dtype;
+    t->ndim = o->ndim;
+    t->shape = o->shape;
+    t->n_elems = o->n_elems;
+    w->n_made++;
+    return CKPT_OK;
+}
+
 int ckpt_dequant_torchao(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
 {
     uint32_t ndim = p->weight->ndim;
@@ -384,13 +453,19 @@ int ckpt_dequant_torchao(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
     ckpt_dtype own = CKPT_DTYPE_NONE;
     int rc = m && shape ? dqt_name(w, p, &named.name) : ckpt_fail_memory(w->err);
 
+    if (rc == CKPT_OK && w->own && p->weight->owner && dqt_is_wide(p->weight->owner->dtype))
+        return dqt_tied(w, p->weight, named.name);
     if (rc == CKPT_OK)
         rc = dqt_said(w, named.name, &said);
     if (rc == CKPT_OK)
-        rc = dqt_class_of(w, named.name, said, &c);
+        rc = dqt_class_of(w, p->weight, named.name, said, &c);
     if (rc != CKPT_OK)
         return rc;
     data = ckpt_value_get(said, "_data");
+    if (c->blocks) {
+        rc = dqt_dtype(w, p, named.name, data, &own);
+        return rc == CKPT_OK ? dqt_blocks(w, &named, c, data, own) : rc;
+    }
     m->four = c->four;
     if (!dqt_sizes(m, p->weight, data))
         return ckpt_dequant_unfit(w, p, p->scale);
@@ -411,17 +486,32 @@ int ckpt_dequant_torchao(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
     return ckpt_dequant_put(w, &named, &m->make, m->round.dtype, shape, ndim);
 }
 
+/* The first bytes of an entry in the metadata. */
+static const char dqt_begin[] = "{\"_type\"";
+
+static bool dqt_is_entry(const ckpt_pair *pair)
+{
+    return pair->value->kind == CKPT_V_STR &&
+           strncmp(pair->value->as.text.at, dqt_begin, sizeof dqt_begin - 1) == 0;
+}
+
+bool ckpt_dequant_torchao_has(const ckpt_map *map)
+{
+    bool has = false;
+
+    for (uint64_t i = 0; !has && i < map->metadata.n; i++)
+        has = dqt_is_entry(&map->metadata.at[i]);
+    return has;
+}
+
 void ckpt_dequant_torchao_forget(ckpt_map *map)
 {
-    static const char begin[] = "{\"_type\"";
     uint64_t n = 0;
 
     for (uint64_t i = 0; i < map->metadata.n; i++) {
         const ckpt_pair *pair = &map->metadata.at[i];
 
-        if (!ckpt_value_is(pair->key, "tensor_names") &&
-            !(pair->value->kind == CKPT_V_STR &&
-              strncmp(pair->value->as.text.at, begin, sizeof begin - 1) == 0))
+        if (!ckpt_value_is(pair->key, "tensor_names") && !dqt_is_entry(pair))
             map->metadata.at[n++] = *pair;
     }
     map->metadata.n = n;

@@ -80,7 +80,7 @@ static const dqz_form dqz_forms[] = {
      "",
      CKPT_QUANT_TORCHAO,
      {"_zero_point", "_act_pre_scale", "_act_quant_scale", "_act_quant_zero_point",
-      "_per_tensor_scale"},
+      "_per_tensor_scale", "_act_per_tensor_scale"},
      ckpt_dequant_torchao,
      NULL},
     {".weight", ".scales", ".weight", CKPT_QUANT_MLX, {".biases"}, ckpt_dequant_mlx, NULL},
@@ -428,6 +428,9 @@ static int dqz_config(ckpt_dequantizing *w)
         rc = dqz_modelopt(w, &q);
     if (rc == CKPT_OK)
         rc = ckpt_quant_scheme_of(&w->scheme, q, ckpt_dequant_path(w), w->err);
+    // weights of a pickle, or a single file of torchao's
+    if (rc == CKPT_OK && !q && ckpt_dequant_torchao_has(w->map))
+        w->scheme.ways |= CKPT_QUANT_TORCHAO;
     if (rc == CKPT_OK)
         w->transposed = dqz_transposed(&facts);
     if (rc == CKPT_OK) {
@@ -452,7 +455,9 @@ static int dqz_config(ckpt_dequantizing *w)
 /* The quantization of the weights, for facts and messages. */
 static const char *dqz_how(const ckpt_dequantizing *w)
 {
-    return w->map->known.quantized ? w->map->known.quantized : "by their scales";
+    return w->map->known.quantized ? w->map->known.quantized
+           : w->own                ? "torchao, pickled"
+                                   : "by their scales";
 }
 
 /* Add a fact with a number of weights, unless it is 0. */
@@ -494,7 +499,7 @@ static int dqz_say(const ckpt_dequantizing *w)
                            "%s: dequantized: %" PRIu64 " weight%s (%.100s), %s where nothing "
                            "else is asked for",
                            ckpt_dequant_path(w), n, n == 1 ? "" : "s", dqz_how(w),
-                           ckpt_dtype_name(w->model));
+                           w->own ? "each in its dtype" : ckpt_dtype_name(w->model));
 
     if (rc == CKPT_OK && w->n_others > 0)
         rc = ckpt_map_note(w->map, CKPT_INFO, w->err,
@@ -528,6 +533,7 @@ static int dqz_change(ckpt_dequantizing *w)
     if (rc == CKPT_OK && w->n_made > 0) {
         w->map->known.quantized = NULL;
         w->map->dequantized = true;
+        w->map->wrapped = false;
     }
     return rc == CKPT_OK ? ckpt_quantized_refuse(w->map, "asking for floats", w->err) : rc;
 }
@@ -535,7 +541,12 @@ static int dqz_change(ckpt_dequantizing *w)
 static int dqz_map(ckpt_map *map, bool rounded, bool blocks, ckpt_err *err)
 {
     ckpt_err_clear(err);
-    ckpt_dequantizing w = {.map = map, .rounded = rounded, .blocks = blocks, .err = err};
+    ckpt_dequantizing w = {.map = map,
+                           .model = CKPT_DTYPE_NONE,
+                           .rounded = rounded,
+                           .blocks = blocks,
+                           .own = map && map->wrapped,
+                           .err = err};
     ckpt_savepoint *saved = NULL;
     int rc;
 

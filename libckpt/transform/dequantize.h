@@ -36,6 +36,18 @@ int ckpt_dequant_mxfp4_check(const ckpt_dequantizing *w, const ckpt_dequant_part
  */
 int ckpt_repack_mxfp4(ckpt_dequantizing *w, const ckpt_dequant_parts *p);
 
+/* The attributes of a tensor of torchao's NVFP4Tensor or MXTensor. */
+typedef struct ckpt_dequant_ao {
+    bool nvfp4, swizzled;
+    uint64_t n_block; /* columns with one scale */
+    ckpt_dtype dtype; /* of the parameter */
+} ckpt_dequant_ao;
+
+int ckpt_dequant_mx(ckpt_dequantizing *w, const ckpt_dequant_parts *p, const ckpt_dequant_ao *a);
+
+/* True if the metadata have entries of torchao. */
+bool ckpt_dequant_torchao_has(const ckpt_map *map);
+
 /* Remove torchao's entries from the metadata, after its weights have become floats. */
 void ckpt_dequant_torchao_forget(ckpt_map *map);
 

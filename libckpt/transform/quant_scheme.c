@@ -67,7 +67,7 @@ static const qsc_way ways[] = {
      CKPT_QUANT_BNB8,
      true},
     {{"torchao", "",
-      "Int8Tensor, IntxUnpackedToInt8Tensor, Float8Tensor, Int4Tensor (safetensors)"},
+      "Int8Tensor, IntxUnpackedToInt8Tensor, Float8Tensor, Int4Tensor, NVFP4Tensor, MXTensor"},
      "_scale",
      CKPT_QUANT_TORCHAO,
      false},

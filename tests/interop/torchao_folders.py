@@ -22,10 +22,14 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torchao.prototype.mx_formats import NVFP4WeightOnlyConfig
+from torchao.prototype.mx_formats.constants import DTYPE_FP6_E2M3
+from torchao.prototype.mx_formats.mx_tensor import MXTensor
+from torchao.prototype.mx_formats.nvfp4_tensor import NVFP4Tensor
 from torchao.prototype.safetensors.safetensors_support import flatten_tensor_state_dict
 from torchao.quantization import (Float8Tensor, Float8WeightOnlyConfig, Int4Tensor, Int8DynamicActivationInt8WeightConfig,
-                                  Int8DynamicActivationIntxWeightConfig, Int8Tensor, Int8WeightOnlyConfig, IntxWeightOnlyConfig, MappingType,
-                                  PerBlock, PerGroup, PerRow, PerTensor)
+                                  Int8DynamicActivationIntxWeightConfig, Int8Tensor, Int8WeightOnlyConfig, IntxUnpackedToInt8Tensor,
+                                  IntxWeightOnlyConfig, MappingType, PerBlock, PerGroup, PerRow, PerTensor, quantize_)
+from torchao.quantization.quantize_.workflows.nf4.nf4_tensor import to_nf4
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, TorchAoConfig
 
 transformers.logging.set_verbosity_error()
@@ -33,6 +37,7 @@ transformers.logging.disable_progress_bar()
 DTYPES = {'bf16': torch.bfloat16, 'fp32': torch.float32, 'fp16': torch.float16}
 CONFIGS = {
     'int8': Int8WeightOnlyConfig(),
+    'nvfp4': NVFP4WeightOnlyConfig(),
     'int8 of both': Int8DynamicActivationInt8WeightConfig(),
     'float8': Float8WeightOnlyConfig(),
     'int4 in groups': IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32)),
@@ -107,7 +112,75 @@ def classes(a, tmp):
     return problems
 
 
-def refused(a, tmp, source):
+def pickled(a, tmp, source):
+    """Files and folders of torch.save: the bits of tensor.dequantize(), for each class, granularity and dtype, and for parameters."""
+    tensors, problems = {}, []
+    for dtype in torch.bfloat16, torch.float16, torch.float32:
+        end, w = '.%s.weight' % str(dtype)[len('torch.'):], torch.randn(300, 256).to(dtype)
+        for name, of in ('tensor', PerTensor()), ('row', PerRow()), ('block', PerBlock([50, 32])):
+            tensors['float8 ' + name + end] = Float8Tensor.from_hp(w, granularity=of)
+        tensors['float8 e5m2' + end] = Float8Tensor.from_hp(w, float8_dtype=torch.float8_e5m2, granularity=PerRow())
+        tensors['experts' + end] = Float8Tensor.from_hp(torch.randn(3, 48, 128).to(dtype), granularity=PerRow())
+        for name, of in ('tensor', PerTensor()), ('row', PerRow()), ('group', PerGroup(32)):
+            for mapping in MappingType.SYMMETRIC, MappingType.ASYMMETRIC:
+                tensors['int8 %s %s' % (name, mapping.name) + end] = Int8Tensor.from_hp(w, granularity=of, mapping_type=mapping)
+        for bits in torch.int4, torch.int3, torch.int8:
+            tensors['intx %s' % bits + end] = IntxUnpackedToInt8Tensor.from_hp(w, (1, 64), bits, mapping_type=MappingType.ASYMMETRIC)
+        for swizzled in (False, True) if dtype != torch.float16 else ():
+            for name, of in ('e4m3', torch.float8_e4m3fn), ('e5m2', torch.float8_e5m2), ('e2m1', torch.float4_e2m1fn_x2):
+                tensors['mx %s %d' % (name, swizzled) + end] = MXTensor.to_mx(w, of, 32, is_swizzled_scales=swizzled)
+            for total in None, torch.tensor(0.37):
+                tensors['nvfp4 %d %s' % (swizzled, total is None) + end] = NVFP4Tensor.to_nvfp4(w, per_tensor_scale=total, is_swizzled_scales=swizzled)
+        # exponents that F16 and BF16 cannot hold, or that stand for NaN
+        mx = MXTensor.to_mx(w.bfloat16(), torch.float8_e4m3fn, 32)
+        scale = torch.arange(mx.scale.numel()).to(torch.uint8).view(torch.float8_e8m0fnu).view(mx.scale.shape)
+        tensors['mx all' + end] = MXTensor(mx.qdata, scale, mx.elem_dtype, 32, dtype, mx.kernel_preference, None, False)
+    model = torch.nn.Linear(64, 32)
+    quantize_(model, Int8WeightOnlyConfig())
+    tied = Int8Tensor.from_hp(torch.randn(8, 32), granularity=PerRow())
+    tensors.update({'weight': model.weight.detach(), 'a.first': tied, 'a.second': tied})
+    # another scale of the same numbers
+    tensors['a.third'] = Int8Tensor(tied.qdata, tied.scale * 2, tied.block_size, tied.dtype)
+    wanted, bits = {n: floats(t) for n, t in tensors.items()}, lambda t: t.contiguous().view(torch.uint8)
+    file, parameters, out = (os.path.join(tmp, x) for x in ('a.pt', 'b.pt', 'a.safetensors'))
+    torch.save(tensors, file)
+    torch.save(dict(model.named_parameters()), parameters)
+    ckpt(a, 'convert', '-qf', file, out)
+    problems += ['%s is tied' % n for n in load_file(out) if n == 'a.second']
+    del wanted['a.second']
+    for path, want in (file, wanted), (parameters, {'weight': wanted['weight'], 'bias': model.bias.detach()}):
+        ckpt(a, 'convert', '-qf', path, out)
+        got = load_file(out)
+        problems += ['names: %s' % sorted(set(got) ^ set(want))] if set(got) != set(want) else []
+        problems += [n for n in set(got) & set(want) if got[n].dtype != want[n].dtype or got[n].shape != want[n].shape or
+                     not torch.equal(bits(got[n].nan_to_num(7)), bits(want[n].nan_to_num(7))) or not torch.equal(got[n].isnan(), want[n].isnan())]
+        ckpt(a, 'convert', '-qf', path, out + '.pt')
+        again = torch.load(out + '.pt', weights_only=True)
+        problems += ['not tied'] if path == file and again['a.first'].data_ptr() != again['a.second'].data_ptr() else []
+        problems += ['torch: ' + n for n in want if n not in again or not torch.equal(again[n].nan_to_num(7), want[n].nan_to_num(7))]
+    # a folder, as one file and as shards
+    model = AutoModelForCausalLM.from_pretrained(source, quantization_config=TorchAoConfig(Int8WeightOnlyConfig()), dtype=torch.bfloat16)
+    wanted, folder = {n: floats(t) for n, t in model.state_dict().items()}, os.path.join(tmp, 'pickled')
+    model.config.save_pretrained(folder)
+    names, index = sorted(model.state_dict()), {}
+    for shards in 1, 2:
+        for i in range(shards):
+            name = 'pytorch_model.bin' if shards == 1 else 'pytorch_model-0000%d-of-00002.bin' % (i + 1)
+            torch.save({n: model.state_dict()[n] for n in names[i::shards]}, os.path.join(folder, name))
+            index.update({n: name for n in names[i::shards]})
+        if shards == 2:
+            os.remove(os.path.join(folder, 'pytorch_model.bin'))
+            with open(os.path.join(folder, 'pytorch_model.bin.index.json'), 'w', encoding='utf-8') as f:
+                json.dump({'metadata': {}, 'weight_map': index}, f)
+        for more in [], ['--dtype', 'fp32']:
+            ckpt(a, 'convert', '-qf', folder, folder + '.floats', '--to', 'hf', *more)
+            problems += ['%d shards: %s' % (shards, x) for x in differ(folder + '.floats', wanted, 'fp32' if more else 'bf16')]
+            with open(os.path.join(folder + '.floats', 'config.json'), encoding='utf-8') as f:
+                problems += ['config.json has quantization_config'] if 'quantization_config' in json.load(f) else []
+    return problems
+
+
+def refused(a, tmp):
     """What cannot be told ends with an error that names it."""
     problems = []
 
@@ -117,15 +190,16 @@ def refused(a, tmp, source):
         if done.returncode == 0 or word not in done.stderr or os.path.exists(folder + '.out'):
             problems.append('%s: exit %d: %s' % (folder, done.returncode, done.stderr))
 
-    model = AutoModelForCausalLM.from_pretrained(source, quantization_config=TorchAoConfig(NVFP4WeightOnlyConfig()), dtype=torch.bfloat16)
-    model.save_pretrained(os.path.join(tmp, 'nvfp4'))
-    refuse(os.path.join(tmp, 'nvfp4'), 'NVFP4Tensor')
-    # the pickled class in a .bin file
-    model = AutoModelForCausalLM.from_pretrained(source, quantization_config=TorchAoConfig(Int8WeightOnlyConfig()), dtype=torch.bfloat16)
-    folder = os.path.join(tmp, 'pickled')
-    model.config.save_pretrained(folder)
-    torch.save(model.state_dict(), os.path.join(folder, 'pytorch_model.bin'))
-    refuse(folder, 'torchao')
+    w, smoothed = torch.randn(64, 128).bfloat16(), Int8Tensor.from_hp(torch.randn(16, 32), granularity=PerRow())
+    smoothed.act_pre_scale = torch.ones(32)
+    for name, t, word in (('nf4', to_nf4(torch.randn(512, 512)), 'NF4Tensor'), ('fp6', MXTensor.to_mx(w, DTYPE_FP6_E2M3, 32), 'fp6_e2m3'), ('smoothed', smoothed, 'act_pre_scale'),
+                          ('turned', NVFP4Tensor.to_nvfp4(w).t(), 'transposed')):
+        folder = os.path.join(tmp, 'pickled_' + name)
+        os.makedirs(folder)
+        torch.save({'a.weight': t}, os.path.join(folder, 'pytorch_model.bin'))
+        with open(os.path.join(folder, 'config.json'), 'w', encoding='utf-8') as f:
+            json.dump({'dtype': 'bfloat16', 'quantization_config': {'quant_method': 'torchao'}}, f)
+        refuse(folder, word)
     weight = Int8Tensor.from_hp(torch.randn(16, 32), granularity=PerRow())
     weight.act_pre_scale = torch.ones(32)
     refuse(write(os.path.join(tmp, 'smoothed'), {'a.weight': weight}), '_act_pre_scale')
@@ -157,7 +231,8 @@ def main():
         for name in CONFIGS:
             tally.call(name, saved, A, tmp, source, name)
         tally.call('classes', classes, A, tmp)
-        tally.call('refused', refused, A, tmp, source)
+        tally.call('pickled', pickled, A, tmp, source)
+        tally.call('refused', refused, A, tmp)
     return tally.end('torchao')
 
 

@@ -323,6 +323,16 @@ static int tensor_meta(ckpt_pk *p, ckpt_value **out, const ckpt_seq *a)
     return rc;
 }
 
+/* True for a class of torchao, whose tensors formats/torch/wrapped.c reads or refuses. */
+static bool tensor_is_ao(const ckpt_seq *args, uint64_t i)
+{
+    static const char place[] = "torchao.";
+    const ckpt_value *v = i < args->n ? args->at[i] : NULL;
+
+    return v && v->kind == CKPT_V_GLOBAL &&
+           strncmp(v->as.global.module.at, place, sizeof place - 1) == 0;
+}
+
 /*
  * Handle _rebuild_parameter and _rebuild_parameter_with_state: make another node over the same
  * storage.
@@ -336,7 +346,9 @@ static int tensor_parameter(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ck
     if (a->n != (with_state ? 4u : 3u))
         return tensor_bad(p, "that is a parameter with a wrong number of arguments");
     if (a->at[0]->kind == CKPT_V_OBJECT) { // a parameter of a sparse or wrapped kind
-        p->out->n_special++;
+        const ckpt_seq inner = ckpt_value_seq(a->at[0]->as.object->args);
+
+        p->out->n_special += !tensor_is_ao(&inner, 1);
         return ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
     }
     if (a->at[0]->kind != CKPT_V_TENSOR)
@@ -371,7 +383,7 @@ static int tensor_plain(ckpt_pk *p, ckpt_value **out, ckpt_value *callee, ckpt_v
     case CKPT_NAME_REBUILD_META:
         return tensor_meta(p, out, &args->as.seq);
     case CKPT_NAME_REBUILD_SPECIAL:
-        p->out->n_special++;
+        p->out->n_special += !tensor_is_ao(&args->as.seq, 0);
         return ckpt_pk_object(p, out, CKPT_BY_REDUCE, callee, args);
     default:
         return ckpt_pk_fail(
