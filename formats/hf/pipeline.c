@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pipeline.c: reads a pipeline of diffusers, a folder with one model folder for each component.
+ * Quantized weights of components are dequantized.
  */
 #include <assert.h>
 #include <string.h>
 
+#include "ckpt_shape.h"
 #include "formats/hf/hf.h"
 #include "formats/hf/pipeline.h"
 #include "libckpt/map/adopt.h"
@@ -82,6 +84,40 @@ static int pln_quantized(ckpt_map *map, const char *name, const char *folder, co
     return ckpt_map_fact(map, err, "quantized", "%.100s, %.100s", name, how);
 }
 
+/* The text of a fact; NULL: the map has none of that key. */
+static const char *pln_fact(const ckpt_map *map, const char *key)
+{
+    for (size_t i = 0; i < map->facts.n; i++) {
+        if (strcmp(map->facts.at[i].key, key) == 0)
+            return map->facts.at[i].text;
+    }
+    return NULL;
+}
+
+/*
+ * Make floats of a component's quantized weights, because the pipeline has no config.json to say
+ * how they are stored. Kinds that cannot be dequantized stay, and the map remembers the component.
+ */
+static int pln_floats(ckpt_map *map, ckpt_map *child, const char *name, const char *folder,
+                      ckpt_err *err)
+{
+    ckpt_err own = {0};
+    int rc;
+
+    if (!child->known.quantized && !child->wrapped)
+        return CKPT_OK;
+    rc = ckpt_map_dequantize(child, false, &own);
+    if (rc == CKPT_OK) {
+        const char *how = pln_fact(child, "dequantized");
+
+        return how ? ckpt_map_fact(map, err, "dequantized", "%.100s, %.200s", name, how) : CKPT_OK;
+    }
+    if (rc == CKPT_EUNSUPPORTED && !child->wrapped)
+        return pln_quantized(map, name, folder, child->known.quantized, err);
+    child->wrapped = false; // reported here
+    return ckpt_map_problem(map, rc, err, "%s", own.text);
+}
+
 /* Add a component that the index lists. */
 static int pln_component(ckpt_map *map, const ckpt_listing *list, const ckpt_pipeline_part *part,
                          const ckpt_open_opts *opts, ckpt_err *err)
@@ -101,11 +137,11 @@ static int pln_component(ckpt_map *map, const ckpt_listing *list, const ckpt_pip
         return ckpt_fail_memory(err);
     rc = pln_read(&child, map, list, folder, opts, err);
     if (rc == CKPT_OK) {
-        rc = ckpt_map_adopt(map, child, prefix, err);
+        rc = pln_floats(map, child, name, folder, err);
+        if (rc == CKPT_OK)
+            rc = ckpt_map_adopt(map, child, prefix, err);
         if (rc != CKPT_OK)
             ckpt_map_free(child);
-        else if (child->known.quantized) // the map has no config.json for it
-            rc = pln_quantized(map, name, folder, child->known.quantized, err);
     }
     return rc == CKPT_OK ? ckpt_map_fact(map, err, name, "%.100s, %zu tensors", part->class,
                                          map->tensors.n - n)

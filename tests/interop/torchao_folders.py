@@ -30,7 +30,8 @@ from torchao.quantization import (Float8Tensor, Float8WeightOnlyConfig, Int4Tens
                                   Int8DynamicActivationIntxWeightConfig, Int8Tensor, Int8WeightOnlyConfig, IntxUnpackedToInt8Tensor,
                                   IntxWeightOnlyConfig, MappingType, PerBlock, PerGroup, PerRow, PerTensor, quantize_)
 from torchao.quantization.quantize_.workflows.nf4.nf4_tensor import to_nf4
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, TorchAoConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig, LlamaForCausalLM, TorchAoConfig
+from transformers.integrations.bitsandbytes import dequantize_bnb_weight
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -180,6 +181,31 @@ def pickled(a, tmp, source):
     return problems
 
 
+def pipeline(a, tmp, source):
+    """Components of a pipeline of diffusers, each quantized by its config.json, are floats in it: torchao in both containers, bitsandbytes."""
+    top, wanted = os.path.join(tmp, 'pipeline'), {}
+    for name, config in (('text_encoder', TorchAoConfig(Int8WeightOnlyConfig())), ('text_encoder_2', TorchAoConfig(Float8WeightOnlyConfig())),
+                         ('transformer', BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4', bnb_4bit_use_double_quant=True)),
+                         ('unet', BitsAndBytesConfig(load_in_8bit=True)), ('image_encoder', None)):
+        model = AutoModelForCausalLM.from_pretrained(source, quantization_config=config, dtype=torch.bfloat16)
+        folder = os.path.join(top, name)
+        model.save_pretrained(folder)
+        if name == 'text_encoder':
+            os.remove(os.path.join(folder, 'model.safetensors'))
+            torch.save(model.state_dict(), os.path.join(folder, 'pytorch_model.bin'))
+        for n, module in model.named_modules():
+            for end, t in module.named_parameters(recurse=False):
+                bnb = type(t).__name__ in ('Params4bit', 'Int8Params')
+                t = dequantize_bnb_weight(t, getattr(module, 'state', None)).detach() if bnb else floats(t)
+                wanted['%s/%s.%s' % (name, n, end)] = t.to(torch.bfloat16)
+    with open(os.path.join(top, 'model_index.json'), 'w', encoding='utf-8') as f:
+        json.dump(dict({'_class_name': 'X'}, **{n: ['transformers', 'LlamaForCausalLM'] for n in {k.split('/')[0] for k in wanted}}), f)
+    ckpt(a, 'convert', '-q', top, top + '.safetensors', '--dtype', 'bf16')
+    got = load_file(top + '.safetensors')
+    problems = ['names: %s' % sorted(set(got) ^ set(wanted))] if set(got) != set(wanted) else []
+    return problems + [n for n in set(got) & set(wanted) if not torch.equal(got[n], wanted[n])]
+
+
 def refused(a, tmp):
     """What cannot be told ends with an error that names it."""
     problems = []
@@ -232,6 +258,7 @@ def main():
             tally.call(name, saved, A, tmp, source, name)
         tally.call('classes', classes, A, tmp)
         tally.call('pickled', pickled, A, tmp, source)
+        tally.call('pipeline', pipeline, A, tmp, source)
         tally.call('refused', refused, A, tmp)
     return tally.end('torchao')
 

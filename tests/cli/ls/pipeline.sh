@@ -30,5 +30,10 @@ done
 echo "-- a component whose config.json says that it is quantized"
 rm few/unet && cp -r pipe/unet few && ckpt convert -q pipe/vae eight --to hf --quantize fp8-block:1x1 --force && ls eight
 cp eight/* few/unet && echo "{$pair}" >few/model_index.json && ckpt info few | grep quantized
-ckpt convert -q few x.safetensors --to safetensors --dtype f32 || echo "status $?"
-ckpt convert -q few/unet x.safetensors --to safetensors --dtype f32 && echo converted
+ckpt convert -q few x.safetensors --to safetensors --dtype f32
+ckpt convert -q few/unet y.safetensors --to safetensors --dtype f32
+ckpt ls x.safetensors | sed 's,unet/,,' | head -n 2; ckpt ls y.safetensors | head -n 2
+tail -c 64 x.safetensors | cksum; tail -c 64 y.safetensors | cksum
+echo "-- a kind that ckpt cannot dequantize"
+sed -i 's/"fp8"/"hqq"/' few/unet/config.json && ckpt info few | grep quantized
+ckpt convert -qf few x.safetensors --to safetensors --dtype f32 || echo "status $?"
