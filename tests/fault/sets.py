@@ -17,7 +17,8 @@ HEADS = ('model.safetensors', 'model.safetensors.index.json', 'pytorch_model.bin
 KINDS = {'single': ['--to', 'hf'], 'shards': ['--to', 'hf', '--max-shard-size', '3KB'],
          'fewer': ['--to', 'hf', '--max-shard-size', '5KB'], 'bin': ['--to', 'hf-bin'],
          'bins': ['--to', 'hf-bin', '--max-shard-size', '3KB'], 'ranks': ['--to', 'hf-sharded', '--world', '3'],
-         'pair': ['--to', 'hf-sharded', '--world', '2', '--max-shard-size', '3KB']}
+         'pair': ['--to', 'hf-sharded', '--world', '2', '--max-shard-size', '3KB'],
+         'pipe': ['--to', 'hf'], 'pipes': ['--to', 'hf', '--max-shard-size', '3KB']}
 RANKS = re.compile(r'shard-(\d{5})-model-(\d{5})-of-(\d{5})\.safetensors$')
 
 
@@ -49,6 +50,10 @@ def view_ranks(folder, names):
 def view(folder):
     """What loaders make of a folder: values by name, and the configuration; None: they find no model; text: they fail."""
     names = os.listdir(folder)
+    if 'model_index.json' in names:
+        parts = {c: view(os.path.join(folder, c)) for c in ('unet', 'vae')}
+        odd = [c for c, v in parts.items() if not isinstance(v, tuple)]
+        return 'component %s: %s' % (odd[0], parts[odd[0]]) if odd else (parts, None)
     if any(RANKS.match(n) for n in names):
         return view_ranks(folder, names)
     head = next((h for h in HEADS if os.path.exists(os.path.join(folder, h))), None)
@@ -78,7 +83,8 @@ class Case:
         self.label = '%s over %s%s' % (new, ' and '.join(old) or 'nothing', ', other configuration' if config else '')
         self.out, self.keep = os.path.join(tmp, 'set'), os.path.join(tmp, 'set_before')
         self.ckpt = os.path.join(a.bin, 'ckpt')
-        sources = [os.path.join(tmp, 'set_src', x) for x in ('old', 'other' if config else 'new')]
+        pipeline = 'p_' if new.startswith('pipe') else ''
+        sources = [os.path.join(tmp, 'set_src', pipeline + x) for x in ('old', 'other' if config else 'new')]
         shutil.rmtree(self.keep, ignore_errors=True)
         os.mkdir(self.keep)
         with open(os.path.join(self.keep, 'notes.txt'), 'w') as f:
@@ -166,25 +172,29 @@ def sources(a, tmp):
         assert rc == 0, err
         with open(os.path.join(out, 'config.json'), 'w') as f:
             json.dump({'model_type': config}, f)
+        for part in 'unet', 'vae':
+            shutil.copytree(out, os.path.join(tmp, 'set_src', 'p_' + name, part))
+        with open(os.path.join(tmp, 'set_src', 'p_' + name, 'model_index.json'), 'w') as f:
+            json.dump({'unet': ['diffusers', 'A'], 'vae': ['diffusers', 'B']}, f)
 
 
 def test(a, tmp):
     sources(a, tmp)
     cases = ((['single'], 'shards', False), (['shards'], 'shards', False), (['shards'], 'single', False),
              (['bin', 'shards', 'single'], 'shards', False), (['shards'], 'shards', True), (['bin', 'shards'], 'single', True),
-             (['ranks'], 'pair', False))
+             (['ranks'], 'pair', False), (['pipes'], 'pipe', False))
     more = ((['single'], 'single', False), (['fewer'], 'shards', False), (['bins'], 'bins', False), (['single'], 'bin', False),
             (['shards'], 'bins', False), (['bin'], 'shards', False), (['bins', 'shards'], 'shards', False), ([], 'shards', False),
             (['single'], 'single', True), (['bins'], 'shards', True), (['pair'], 'ranks', False), (['ranks'], 'ranks', False),
-            (['single'], 'ranks', False), ([], 'pair', False))
+            (['single'], 'ranks', False), ([], 'pair', False), (['pipe'], 'pipes', True), (['pipes'], 'pipes', False), ([], 'pipes', False))
     for old, new, config in cases if a.some else cases + more:
         case = Case(a, tmp, old, new, config)
-        # in a folder of pieces all of them count, so that none may be there while they change
-        dark = config or new in ('ranks', 'pair')
+        # in a folder of pieces, or of components, all of them count, so that none may be there while they change
+        dark = config or new in ('ranks', 'pair', 'pipe', 'pipes')
         case.killed({}, dark)
         if (old, new) == (['shards'], 'shards') or not a.some:
             case.killed({'IOSHIM_FLAGS': '1'}, dark)
             case.killed({'IOSHIM_NO_LINKS': '1'}, True)
     for old, new, config in ((['shards'], 'shards', False), (['single'], 'shards', False), (['bins', 'single'], 'single', True),
-                             (['ranks'], 'pair', False)):
+                             (['ranks'], 'pair', False), (['pipes'], 'pipe', False)):
         Case(a, tmp, old, new, config).fails(7 if a.some else 1)
