@@ -205,6 +205,21 @@ static int dm_all(ckpt_adapting *a)
     return rc;
 }
 
+/* Open an adapter; in a folder without another checkpoint it is the LoRA that diffusers saved. */
+static int dm_open(ckpt_adapting *a)
+{
+    char path[4096];
+    ckpt_err local = {0};
+    const int n = snprintf(path, sizeof path, "%s/pytorch_lora_weights.safetensors", a->opts.path);
+    const int rc = ckpt_open(&a->child, a->opts.path, NULL, a->err);
+
+    if (rc != CKPT_EMISSING || n < 0 || (size_t)n >= sizeof path ||
+        ckpt_open(&a->child, path, NULL, &local) != CKPT_OK)
+        return rc;
+    ckpt_err_clear(a->err);
+    return CKPT_OK;
+}
+
 int ckpt_map_merge_adapter(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err *err)
 {
     ckpt_err_clear(err);
@@ -217,7 +232,7 @@ int ckpt_map_merge_adapter(ckpt_map *map, const ckpt_adapter *adapter, ckpt_err 
     if (rc == CKPT_OK && a.opts.weight == 0)
         a.opts.weight = 1;
     if (rc == CKPT_OK)
-        rc = ckpt_open(&a.child, a.opts.path, NULL, err);
+        rc = dm_open(&a);
     if (rc == CKPT_OK)
         rc = ckpt_savepoint_new(&saved, map, err);
     if (rc == CKPT_OK)

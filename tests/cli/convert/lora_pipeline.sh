@@ -96,6 +96,7 @@ ckpt convert -q f16 half --to hf --adapter half.safetensors && python3 check.py 
 for names in diffusers comfyui; do
     ckpt convert -q unet.safetensors $names.safetensors --to safetensors --lora-names $names:sd && ckpt convert -q "$src" $names --to hf --adapter $names.safetensors && ckpt diff out $names
 done
+mkdir saved && mv diffusers.safetensors saved/pytorch_lora_weights.safetensors && ckpt convert -q "$src" folder --to hf --adapter saved && ckpt diff out folder
 echo "-- one after another, as in two runs"
 ckpt convert -q half twice --to hf --adapter unet.safetensors:-0.5 && ckpt convert -q f16 once --to hf --adapter half.safetensors --adapter unet.safetensors:-0.5 && ckpt diff once twice
 echo "-- a pipeline"
