@@ -118,8 +118,10 @@ void made_command_free(made_command *c)
 
 int made_format(const char **format, const ckpt_map *made, ckpt_err *err)
 {
-    static const char *const same[][2] = {
-        {"deepspeed", "zero"}, {"torch-legacy", "torch"}, {"gguf-split", "gguf"}};
+    static const char *const same[][2] = {{"deepspeed", "zero"},
+                                          {"torch-legacy", "torch"},
+                                          {"gguf-split", "gguf"},
+                                          {"diffusers", "hf"}};
     const char *first = ckpt_map_file_path(made, 0);
     const ckpt_value *kind = ckpt_value_find(ckpt_map_values(made), "general.type");
     const char *text = NULL;
@@ -132,7 +134,7 @@ int made_format(const char **format, const ckpt_map *made, ckpt_err *err)
     if (strcmp(*format, "gguf") == 0 && kind && ckpt_value_to_text(kind, &text, &n_text) &&
         n_text == 6 && memcmp(text, "mmproj", 6) == 0)
         *format = "mmproj";
-    if (strcmp(*format, "hf") == 0 && n > 4 && strcmp(first + n - 4, ".bin") == 0)
+    if (strcmp(ckpt_map_format(made), "hf") == 0 && n > 4 && strcmp(first + n - 4, ".bin") == 0)
         *format = "hf-bin";
     // a target cut into ranks has no tensors of the model to compare
     if (strcmp(*format, "megatron") == 0 && first && strstr(first, "/mp_rank_"))

@@ -20,6 +20,8 @@ mkdir -p stale/vae && echo x >stale/vae/diffusion_pytorch_model.safetensors.inde
 ckpt convert -q pipe stale --to hf --force && ls stale/vae
 echo "-- other dtypes; modules that stay F32"
 ckpt convert -q pipe half --to hf --dtype f16 && ckpt ls half | tail -n 2
+ckpt verify -q half --made-from pipe && ckpt verify half --made-from pipe 2>/dev/null | tail -n 1
+ckpt verify -q half --made-from pipe --dtype bf16 >/dev/null || echo "status $?"
 ckpt convert -q pipe mixed --to hf --dtype 'bf16:vae/*,f16:unet/conv_in*' && ckpt ls mixed --include '*conv_in.weight' && ls mixed/vae
 sed 's/UNet2DModel"\], "vae/WanTransformer3DModel"], "vae/' pipe/model_index.json >wan.json && cp -r pipe wan && cp wan.json wan/model_index.json
 ckpt convert wan wide --to hf --dtype bf16 2>&1 | grep F32 && ckpt ls wide --include '*mid_block.resnets.0.norm?.bias'
@@ -44,3 +46,4 @@ cp -r pipe linked && mv linked/model_index.json . && ln -s ../model_index.json l
 ls -d x .x* x/.* 2>/dev/null
 echo "-- two pipelines merged"
 ckpt merge -q pipe:0.5 half:0.5 -o both --method linear && files both | head -n 2 && ckpt ls both | tail -n 1
+ckpt verify -q both --made-from pipe:0.5 --made-from half:0.5 --method linear && echo "as made by this command"
