@@ -8,12 +8,13 @@
 #include "formats/hf/pipeline.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "formats/hf/hf.h"
 #include "formats/hf/side.h"
 #include "formats/hf/wide.h"
+#include "libckpt/io/address.h"
 
 typedef struct plw_work {
     ckpt_map *to;
@@ -259,6 +260,7 @@ static int plw_component(const plw_work *w, const ckpt_pipeline_part *part)
 {
     const char *folder = ckpt_path_join(w->scratch->arena, w->list.folder, part->name), *below;
     ckpt_listing own;
+    struct stat st;
     int rc;
 
     // the reader has refused it already, unless the folder has changed
@@ -266,6 +268,12 @@ static int plw_component(const plw_work *w, const ckpt_pipeline_part *part)
         return ckpt_pipeline_missing(w->to, w->list.folder, part, w->err);
     if (!folder)
         return ckpt_fail_memory(w->err);
+    // in a downloaded folder a link could lead to private files
+    if (!ckpt_address_is(folder) && lstat(folder, &st) == 0 && S_ISLNK(st.st_mode))
+        return ckpt_fail(w->err, CKPT_EUNSAFE,
+                         "%s is a link, and ckpt copies no files through links out of a folder: "
+                         "copy the folder",
+                         folder);
     if (!part->plain)
         return plw_model(w, part, folder);
     below = ckpt_arena_printf(w->scratch->arena, "%s/", part->name);

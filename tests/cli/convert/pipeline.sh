@@ -43,6 +43,8 @@ ckpt convert -q pipe x --to hf --config "$src" || echo "status $?"
 ckpt convert -q pipe x --to hf --no-side-files || echo "status $?"
 ckpt convert -q pipe x --to hf-bin || echo "status $?"
 cp -r pipe linked && mv linked/model_index.json . && ln -s ../model_index.json linked && { ckpt convert -q linked x --to hf || echo "status $?"; }
+rm linked/model_index.json && mv model_index.json linked && mv linked/scheduler . && ln -s ../scheduler linked && { ckpt convert -q linked x --to hf || echo "status $?"; }
+rm linked/scheduler && mv scheduler linked && mv linked/vae . && ln -s ../vae linked && { ckpt convert -q linked x --to hf || echo "status $?"; }
 ls -d x .x* x/.* 2>/dev/null
 echo "-- two pipelines merged"
 ckpt merge -q pipe:0.5 half:0.5 -o both --method linear && files both | head -n 2 && ckpt ls both | tail -n 1
