@@ -211,6 +211,14 @@ int64_t ckpt_meg_argument(const ckpt_train_job *job, const char *name)
     return ckpt_value_as_int(mgv_argument(job, name), &n) ? n : 0;
 }
 
+bool ckpt_meg_argument_is(const ckpt_train_job *job, const char *name, const char *text)
+{
+    assert(job && name && text);
+    const ckpt_value *v = mgv_argument(job, name);
+
+    return v && ckpt_value_is(v, text);
+}
+
 bool ckpt_meg_is_grouped(const ckpt_train_job *job)
 {
     const ckpt_value *v = mgv_argument(job, "group_query_attention");

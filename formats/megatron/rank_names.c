@@ -332,6 +332,8 @@ static int mrn_head(ckpt_meg_division *d)
     rc = ckpt_meg_check_head(d->job);
     if (rc == CKPT_OK)
         rc = ckpt_meg_check_vocab(d->job);
+    if (rc == CKPT_OK)
+        rc = ckpt_meg_check_whole(d->job);
     if (rc != CKPT_OK || d->size.pp == 1 || d->size.untied)
         return rc;
     rc = mrn_add(d, d->job->from->tensors.at[at]);

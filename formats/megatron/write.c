@@ -20,6 +20,7 @@
 #include "formats/training/to_fsdp.h"
 #include "formats/training/write_job.h"
 #include "libckpt/base/dtype.h"
+#include "libckpt/base/number.h"
 
 #define MGW_STATE "optimizer.state."
 
@@ -546,21 +547,63 @@ int ckpt_meg_check_vocab(const ckpt_train_job *job)
                      job->from->path, table, t->shape[0], said);
 }
 
-/* Refuse layers without the norm behind the last one, which every GPTModel has. */
-static int mgw_last_norm(const ckpt_train_job *job)
-{
-    static const char norm[] = "decoder.final_layernorm.weight";
-    bool layers = false;
+enum { MGW_LAYERS = 1 << 16 }; /* more layers than any real model has */
 
-    for (size_t i = 0; !layers && i < job->from->tensors.n; i++)
-        layers = strncmp(job->from->tensors.at[i]->name, "decoder.layers.", 15) == 0;
-    if (!layers || job->from->selected ||
-        ckpt_map_index(job->from, norm, sizeof norm - 1) != SIZE_MAX)
+/* Count the layers, under their own numbers or stacked; 0: none. */
+static int mgw_count_layers(const ckpt_train_job *job, uint64_t *here)
+{
+    uint8_t *is = ckpt_alloc(MGW_LAYERS);
+    uint64_t numbered = 0, stacked = 0, k = 0;
+
+    if (!is)
+        return ckpt_fail_memory(job->err);
+    for (size_t i = 0; i < job->from->tensors.n; i++) {
+        const ckpt_tensor *t = job->from->tensors.at[i];
+        if (t->role == CKPT_ROLE_STATE || strncmp(t->name, "decoder.layers.", 15) != 0)
+            continue;
+        const char *end = ckpt_scan_u64(t->name + 15, &k);
+        if (!end || *end != '.') {
+            stacked = t->ndim > 0 && t->shape[0] > stacked ? t->shape[0] : stacked;
+        } else if (k < MGW_LAYERS) {
+            numbered += !is[k];
+            is[k] = 1;
+        }
+    }
+    ckpt_free(is);
+    *here = numbered > stacked ? numbered : stacked;
+    return CKPT_OK;
+}
+
+/* Fail if a model with layers lacks a tensor that every GPTModel with these arguments has. */
+static int mgw_need(const ckpt_train_job *job, const char *name)
+{
+    if (ckpt_map_index(job->from, name, strlen(name)) != SIZE_MAX)
         return CKPT_OK;
     return ckpt_fail(job->err, CKPT_EMISSING,
-                     "%s: expected '%s', found no such tensor: copy the "
-                     "complete model",
-                     job->from->path, norm);
+                     "%s: expected '%s', found no such tensor: copy the complete model",
+                     job->from->path, name);
+}
+
+int ckpt_meg_check_whole(const ckpt_train_job *job)
+{
+    assert(job);
+    const int64_t said = ckpt_meg_argument(job, "num_layers");
+    uint64_t here = 0;
+    int rc = job->from->selected ? CKPT_OK : mgw_count_layers(job, &here);
+
+    if (rc != CKPT_OK || here == 0)
+        return rc;
+    rc = mgw_need(job, "decoder.final_layernorm.weight");
+    if (rc == CKPT_OK)
+        rc = mgw_need(job, "embedding.word_embeddings.weight");
+    if (rc == CKPT_OK && ckpt_meg_argument_is(job, "position_embedding_type", "learned_absolute"))
+        rc = mgw_need(job, "embedding.position_embeddings.weight");
+    if (rc != CKPT_OK || said <= 0 || (uint64_t)said == here)
+        return rc;
+    return ckpt_fail(job->err, (uint64_t)said > here ? CKPT_EMISSING : CKPT_EMISMATCH,
+                     "%s: tensors of %" PRIu64 " layers are here, but num_layers is %" PRId64
+                     ": a part of the model is missing, or the arguments are of another model",
+                     job->from->path, here, said);
 }
 
 /* Refuse tensors of other layouts, which no model of Megatron-Core would load. */
@@ -592,7 +635,7 @@ static int mgw_check(const ckpt_train_job *job)
     if (rc == CKPT_OK)
         rc = ckpt_meg_check_vocab(job);
     if (rc == CKPT_OK)
-        rc = mgw_last_norm(job);
+        rc = ckpt_meg_check_whole(job);
     return rc == CKPT_OK ? mgw_layers(job) : rc;
 }
 

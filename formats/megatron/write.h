@@ -64,6 +64,14 @@ bool ckpt_meg_is_tied_head(const ckpt_train_job *job, const ckpt_tensor *t);
 int ckpt_meg_check_head(const ckpt_train_job *job);
 
 /*
+ * Check that a model with layers has as many as num_layers, embeddings, and the norm behind the
+ * last layer, unless the caller has selected tensors (write.c).
+ *
+ * Errors  CKPT_EMISSING, CKPT_EMISMATCH
+ */
+int ckpt_meg_check_whole(const ckpt_train_job *job);
+
+/*
  * Check that the word embedding has a row for each token of vocab_size (write.c).
  *
  * Errors  CKPT_EMISMATCH
@@ -89,6 +97,9 @@ ckpt_value *ckpt_meg_args(ckpt_torch_tree *t, const ckpt_train_job *job,
 
 /* An integer argument of the output, from the source or its layout map; 0: unknown. */
 int64_t ckpt_meg_argument(const ckpt_train_job *job, const char *name);
+
+/* True if an argument of the output is this text. */
+bool ckpt_meg_argument_is(const ckpt_train_job *job, const char *name, const char *text);
 
 /* False if every attention head of the output has keys and values of its own. */
 bool ckpt_meg_is_grouped(const ckpt_train_job *job);
