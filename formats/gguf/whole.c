@@ -77,10 +77,42 @@ static int gz_count(const ckpt_map *map, uint64_t known, uint64_t *here, uint64_
     return CKPT_OK;
 }
 
-/* Report a tensor that one block lacks. */
-static int gz_gap(ckpt_map *map, const char *name, ckpt_err *err)
+/* An architecture whose blocks all have the same tensors, and those that it has outside of them. */
+typedef struct gz_uniform {
+    const char *arch;
+    const char *outer[4];
+} gz_uniform;
+
+static const gz_uniform gz_uniforms[] = {
+    {"gpt2", {"token_embd.weight", "position_embd.weight", "output_norm.weight"}},
+    {"gptneox", {"token_embd.weight", "output_norm.weight", "output.weight"}},
+    {"phi3", {"token_embd.weight", "output_norm.weight"}},
+    {"gpt-oss", {"token_embd.weight", "output_norm.weight", "output.weight"}},
+    {"starcoder2", {"token_embd.weight", "output_norm.weight"}},
+    {"gemma3", {"token_embd.weight", "output_norm.weight"}},
+    {"olmo2", {"token_embd.weight", "output_norm.weight"}},
+    {"smollm3", {"token_embd.weight", "output_norm.weight"}},
+    {"llama", {NULL}}, // and those of gz_plain, whose outer tensors gz_others checks
+    {"qwen2", {NULL}},
+    {"qwen3", {NULL}},
+    {"gemma", {NULL}},
+    {"gemma2", {NULL}},
+};
+
+/* The row of an architecture; NULL: its blocks may differ. */
+static const gz_uniform *gz_uniform_of(const char *arch)
 {
-    const ckpt_stack stack = {.prefix = "blk", .n_prefix = 3};
+    for (size_t i = 0; i < sizeof gz_uniforms / sizeof *gz_uniforms; i++) {
+        if (strcmp(gz_uniforms[i].arch, arch) == 0)
+            return &gz_uniforms[i];
+    }
+    return NULL;
+}
+
+/* Report a tensor that one block lacks; uniform: all blocks have the same names. */
+static int gz_gap(ckpt_map *map, const char *name, bool uniform, ckpt_err *err)
+{
+    const ckpt_stack stack = {.prefix = "blk", .n_prefix = 3, .uniform = uniform};
     ckpt_gap gap;
     int rc = ckpt_gap_find(map, &stack, &gap, err);
 
@@ -120,6 +152,18 @@ static int gz_axis(ckpt_map *map, const char *name, const gz_size *s, ckpt_err *
                             s->expected, s->key);
 }
 
+/* Report a tensor that every model of an architecture has. */
+static int gz_need(ckpt_map *map, const char *name, const char *tensor, const char *arch,
+                   ckpt_err *err)
+{
+    if (gz_tensor(map, tensor))
+        return CKPT_OK;
+    return ckpt_map_problem(map, CKPT_EMISSING, err,
+                            "%s: %s is missing, which every model of the architecture %s has; "
+                            "copy or convert it again",
+                            name, tensor, arch);
+}
+
 /* Compare sizes in the keys with the first block and the embedding. */
 static int gz_sizes(ckpt_map *map, const char *name, const char *arch, ckpt_err *err)
 {
@@ -151,13 +195,8 @@ static int gz_others(ckpt_map *map, const char *name, const char *arch, ckpt_err
     int rc = CKPT_OK;
     bool any = experts == 0;
 
-    for (size_t i = 0; rc == CKPT_OK && needed[i]; i++) {
-        if (!gz_tensor(map, needed[i]))
-            rc = ckpt_map_problem(map, CKPT_EMISSING, err,
-                                  "%s: %s is missing, which every model of the architecture %s "
-                                  "has; copy or convert it again",
-                                  name, needed[i], arch);
-    }
+    for (size_t i = 0; rc == CKPT_OK && needed[i]; i++)
+        rc = gz_need(map, name, needed[i], arch, err);
     for (size_t i = 0; i < map->tensors.n && !any; i++)
         any = strstr(map->tensors.at[i]->name, ".ffn_gate_inp") != NULL;
     if (rc == CKPT_OK && !any)
@@ -227,7 +266,10 @@ int ckpt_gguf_blocks(ckpt_map *map, const char *name, ckpt_err *err)
                                 name, here, known);
     // the first block of ModernBERT has no attn_norm
     if (!uneven && gz_is_model(map) && strcmp(arch, "modern-bert") != 0)
-        rc = gz_gap(map, name, err);
+        rc = gz_gap(map, name, known >= 2 && gz_uniform_of(arch) != NULL, err);
+    const gz_uniform *row = gz_is_model(map) ? gz_uniform_of(arch) : NULL;
+    for (size_t i = 0; rc == CKPT_OK && row && i < 4 && row->outer[i]; i++)
+        rc = gz_need(map, name, row->outer[i], arch, err);
     if (rc == CKPT_OK && gz_is_plain(map, arch))
         rc = gz_others(map, name, arch, err);
     return rc == CKPT_OK && !uneven && gz_is_plain(map, arch) ? gz_sizes(map, name, arch, err) : rc;
