@@ -239,6 +239,28 @@ static int hfq_agree(ckpt_map *map, const ckpt_value *config, const char *name, 
                                  name, method);
 }
 
+/*
+ * The kind of a tensor of a map, or NULL. Codes of 4 bits may be stored as any dtype
+ * (bnb_4bit_quant_storage): one of their parts shows them.
+ */
+static const hfq_kind *hfq_kind_in(const ckpt_map *map, const ckpt_tensor *t, const char *method)
+{
+    static const char *const parts[] = {
+        ".absmax", ".quant_map", ".quant_state.bitsandbytes__nf4|.quant_state.bitsandbytes__fp4"};
+    char first[HFQ_NAME];
+    ckpt_tensor bytes = *t;
+
+    if (t->ndim == 0)
+        return NULL;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (strcmp(method, "bitsandbytes") == 0 && hfq_ends(t->name, ".weight") &&
+            strlen(t->name) + HFQ_LONGEST <= sizeof first &&
+            hfq_has_part(map, t, 0, parts[i], first))
+            bytes.dtype = CKPT_U8;
+    }
+    return hfq_kind_of(&bytes, method);
+}
+
 int ckpt_hf_quant_parts(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
 {
     const char *method = hfq_method(config);
@@ -247,7 +269,7 @@ int ckpt_hf_quant_parts(ckpt_map *map, const ckpt_value *config, const char *nam
     assert(map && name);
     for (size_t i = 0; rc == CKPT_OK && i < map->tensors.n; i++) {
         const ckpt_tensor *t = map->tensors.at[i];
-        const hfq_kind *kind = t->ndim > 0 ? hfq_kind_of(t, method) : NULL;
+        const hfq_kind *kind = hfq_kind_in(map, t, method);
         char missing[HFQ_NAME];
 
         if (!kind || strlen(t->name) + HFQ_LONGEST > sizeof missing ||

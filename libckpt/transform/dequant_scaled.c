@@ -7,7 +7,8 @@
  *                         arithmetic, rounded once (integrations/finegrained_fp8.py,
  *                         Fp8Dequantize)
  *    X, X_scale           compressed-tensors and ModelOpt: per tensor, row, group or
- *                         block; computed and rounded in the scale's dtype, then converted
+ *                         block; computed and rounded in the scale's dtype, then converted;
+ *                         int8 also less X_zero_point; mxfp8 has exponents, of BF16
  *                         (quantization/lifecycle/forward_helpers.py, _dequantize)
  *    X_blocks, X_scales   gpt-oss' MXFP4, [experts, out, blocks, 16]: X is [experts, in, out]
  *                         (integrations/mxfp4.py, convert_moe_packed_tensors)
@@ -29,7 +30,8 @@ enum {
 
 typedef struct dqs_make {
     ckpt_make make; /* first */
-    const ckpt_tensor *input[2];
+    const ckpt_tensor *input[3];
+    bool zeros;                 /* input[2] has the zero points, I8 */
     uint64_t rows, cols;        /* size of a matrix; leading axes count matrices */
     uint64_t block[2], grid[2]; /* elements of a block, and blocks of a matrix */
     ckpt_cast_fn widen;         /* conversion from the scale's dtype to F32; NULL: E8M0 */
@@ -54,7 +56,7 @@ static float dqs_exponent(uint8_t byte, ckpt_dtype d)
 typedef struct dqs_window {
     ckpt_inputs *in;
     uint64_t first, n;
-    float *scale;
+    float *scale, *zero;
     uint8_t *own; /* buffer for the scales as stored */
 } dqs_window;
 
@@ -71,6 +73,9 @@ static int dqs_scales(const dqs_make *m, dqs_window *w, uint64_t first, uint64_t
         m->widen(w->scale, w->own, (size_t)n);
     for (uint64_t i = 0; rc == CKPT_OK && !m->widen && i < n; i++)
         w->scale[i] = dqs_exponent(w->own[i], m->scale);
+    if (rc == CKPT_OK && m->zeros)
+        rc = w->in->read(w->in, m->input[2], &(const ckpt_axis){first, n, 0}, CKPT_F32, w->zero,
+                         err);
     w->first = first;
     w->n = n;
     return rc;
@@ -92,8 +97,10 @@ static int dqs_multiply(const dqs_make *m, dqs_window *w, float *x, uint64_t n, 
         for (uint64_t b = first; rc == CKPT_OK && b <= last; b++) {
             uint64_t from = b == first ? 0 : b * m->block[1] - col;
             uint64_t end = b == last ? left : (b + 1) * m->block[1] - col;
-            float scale = w->scale[b - first];
+            float scale = w->scale[b - first], zero = m->zeros ? w->zero[b - first] : 0;
 
+            for (uint64_t k = from; m->zeros && k < end; k++)
+                x[i + k] -= zero;
             for (uint64_t k = from; k < end; k++)
                 x[i + k] *= scale;
         }
@@ -109,9 +116,12 @@ static int dqs_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n,
     // at most one row's scales are read together, or one per element
     uint64_t n_scale = m->grid[1] < n ? m->grid[1] : n,
              n_x = m->round.own || m->round.narrow ? n : 0;
-    float *scratch = in->scratch(in, (2 * n_scale + n_x) * sizeof *scratch);
-    dqs_window w = {.in = in, .scale = scratch, .own = (uint8_t *)(scratch + n_scale)};
-    float *x = n_x ? scratch + 2 * n_scale : to;
+    float *scratch = in->scratch(in, (3 * n_scale + n_x) * sizeof *scratch);
+    dqs_window w = {.in = in,
+                    .scale = scratch,
+                    .zero = scratch + n_scale,
+                    .own = (uint8_t *)(scratch + 2 * n_scale)};
+    float *x = n_x ? scratch + 3 * n_scale : to;
     int rc = scratch ? CKPT_OK : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK)
@@ -244,14 +254,15 @@ static bool dqs_dtypes(const ckpt_dequantizing *w, bool own, dqs_make *m,
                        const ckpt_dequant_parts *p)
 {
     const ckpt_tensor *t = p->weight, *s = p->scale;
-    bool exponents = s->dtype == CKPT_F8_E8M0 || (s->dtype == CKPT_U8 && !own),
+    bool mx = own && w->scheme.exponents && s->dtype == CKPT_U8,
+         exponents = s->dtype == CKPT_F8_E8M0 || mx || (s->dtype == CKPT_U8 && !own),
          fp8 = t->dtype == CKPT_F8_E4M3 || t->dtype == CKPT_F8_E5M2,
          wide = s->dtype == CKPT_F32 || s->dtype == CKPT_BF16 || s->dtype == CKPT_F16;
 
     m->scale = s->dtype;
     if (wide)
         m->widen = ckpt_cast_find(CKPT_F32, s->dtype);
-    ckpt_dequant_rounding(w, &m->round, wide && own ? s->dtype : CKPT_F32);
+    ckpt_dequant_rounding(w, &m->round, mx ? CKPT_BF16 : wide && own ? s->dtype : CKPT_F32);
     return (fp8 || (own && w->scheme.integers && t->dtype == CKPT_I8)) && (wide || exponents);
 }
 
@@ -275,10 +286,14 @@ static int dqs_new(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, dqs_
 
     if (rc == CKPT_OK)
         rc = ckpt_map_hide(w->map, p->scale, &m->input[1], w->err);
-    if (rc == CKPT_OK)
+    if (rc == CKPT_OK && !(w->scheme.uneven && p->weight->dtype == CKPT_I8))
         rc = dqs_symmetric(w, p);
+    if (rc == CKPT_OK && p->other[0])
+        rc = ckpt_map_hide(w->map, p->other[0], &m->input[2], w->err);
     if (rc == CKPT_OK)
-        m->make = (ckpt_make){.n_inputs = 2, .input = m->input};
+        m->zeros = p->other[0];
+    if (rc == CKPT_OK)
+        m->make = (ckpt_make){.n_inputs = m->zeros ? 3 : 2, .input = m->input};
     return rc;
 }
 
@@ -323,6 +338,7 @@ int ckpt_dequant_mxfp4(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
 
 static int dqs_scaled(ckpt_dequantizing *w, const ckpt_dequant_parts *p, bool own)
 {
+    const ckpt_tensor *zero = p->other[0];
     dqs_make *m = NULL;
     int rc = dqs_new(w, p, &m);
 
@@ -330,6 +346,14 @@ static int dqs_scaled(ckpt_dequantizing *w, const ckpt_dequant_parts *p, bool ow
         return rc;
     if (!dqs_grid(w, m, p->weight, p->scale) || !dqs_dtypes(w, own, m, p))
         return ckpt_dequant_misfit(w, p->weight, p->scale);
+    if (!zero && p->weight->dtype == CKPT_I8 && w->scheme.uneven && !w->scheme.even)
+        return ckpt_fail(w->err, CKPT_EMISSING,
+                         "%s: %.200s has no zero points: config.json has symmetric: false, and a "
+                         "tensor _zero_point is missing beside it",
+                         ckpt_dequant_path(w), p->weight->name);
+    if (zero && (zero->dtype != CKPT_I8 || zero->ndim != p->scale->ndim ||
+                 memcmp(zero->shape, p->scale->shape, zero->ndim * sizeof *zero->shape) != 0))
+        return ckpt_dequant_unfit(w, p, zero);
     m->make.make = dqs_run;
     return ckpt_dequant_put(w, p, &m->make, m->round.dtype, NULL, 0);
 }

@@ -136,7 +136,7 @@ static int dqw_zeros(const ckpt_words *m, ckpt_inputs *in, dqw_tile *tile, uint6
     if (m->zero_rows)
         return dqw_zero_rows(m, in, tile, row, buf, err);
     for (uint64_t i = 0; !m->zero && i < tile->rows * groups; i++)
-        tile->zero[i] = (float)(1u << (m->bits - 1));
+        tile->zero[i] = m->middle;
     if (m->zero && m->layout == CKPT_WORDS_ROWS)
         rc = dqw_read(in, m->zero, first * groups, n * groups, buf, err);
     for (uint64_t g = 0; m->zero && rc == CKPT_OK && g < groups; g++) {
@@ -518,7 +518,7 @@ static unsigned dqw_packed_bits(const ckpt_dequantizing *w, uint64_t cols, uint6
     unsigned found = 0;
     uint64_t span;
 
-    for (unsigned bits = 2; bits <= 8; bits *= 2) {
+    for (unsigned bits = 1; bits <= 8; bits++) {
         if (!(w->scheme.bits & 1u << bits) || !dqw_span(cols, bits, &span) || span != words)
             continue;
         if (found)
@@ -592,6 +592,17 @@ int ckpt_dequant_packed(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
                          m->zero ? "with" : "without", ckpt_dequant_how(w));
     if (!dqw_packed_grid(w, m, p->scale))
         return ckpt_dequant_unfit(w, p, p->scale);
+    m->middle = (float)(1u << (m->bits - 1));
+    // the zero of a whole tensor is not packed
+    if (m->zero && m->zero->dtype == CKPT_I8 && m->zero->n_elems == 1 && p->scale->n_elems == 1) {
+        int8_t zero = 0;
+
+        rc = ckpt_dequant_small(w, p->other[0], CKPT_DTYPE_NONE, &zero);
+        m->middle += (float)zero;
+        m->zero = NULL;
+    }
+    if (rc != CKPT_OK)
+        return rc;
     if (m->zero &&
         !(dqw_span(m->rows, m->bits, &span) && dqw_is(m->zero, CKPT_I32, span, m->groups)))
         return ckpt_dequant_unfit(w, p, p->other[0]);

@@ -25,6 +25,7 @@ typedef struct ckpt_words {
     uint64_t group;     /* columns of a group */
     uint64_t tile;      /* rows of a tile */
     uint64_t n_words;   /* words of a line of a tile, and of its padding */
+    float middle;       /* the zero of all numbers, if there is no tensor of zeros */
     bool inputs;        /* the result is [cols, rows] */
     bool less_one;      /* zeros are stored as zero - 1 */
     bool zero_rows;     /* CKPT_WORDS_ROWS: zeros are packed across, [rows, groups * bits / 32] */

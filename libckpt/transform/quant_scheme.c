@@ -22,7 +22,7 @@ typedef struct qsc_way {
 } qsc_way;
 
 #define QSC_FLOATS  "E4M3 with a scale for a tensor, a row or a block"
-#define QSC_INT8    "int8 with a scale for a tensor, a row or a group"
+#define QSC_INT8    "int8 with a scale for a tensor, a row or a group, also with zero points"
 #define QSC_NVFP4   "E2M1 with a scale in E4M3 for 16 columns"
 #define QSC_MXFP4   "E2M1 with an exponent for 32 columns"
 #define QSC_GPTQ    "2, 3, 4 or 8 bits in groups"
@@ -39,7 +39,11 @@ static const qsc_way ways[] = {
      CKPT_QUANT_SCALED,
      true},
     {{QSC_COMPACT, "int-quantized", QSC_INT8}, "_scale", CKPT_QUANT_SCALED, true},
-    {{QSC_COMPACT, "pack-quantized", "2, 4 or 8 bits in groups or rows"},
+    {{QSC_COMPACT, "mxfp8-quantized", "E4M3 with an exponent for 32 columns"},
+     "_scale",
+     CKPT_QUANT_SCALED,
+     false},
+    {{QSC_COMPACT, "pack-quantized", "1 to 8 bits in groups or rows"},
      "_scale",
      CKPT_QUANT_PACKED,
      false},
@@ -140,6 +144,7 @@ static int qsc_choose(qsc_reader *r, const char *method, const char *format)
     r->way->scale = found->scale;
     r->way->ways |= found->way;
     r->now = found->way;
+    r->way->exponents = r->way->exponents || strcmp(found->kind.format, "mxfp8-quantized") == 0;
     if (found->way == CKPT_QUANT_GPTQ)
         r->way->less_one = found->integers;
     else
@@ -209,16 +214,14 @@ static int qsc_strategy(qsc_reader *r, const ckpt_value *weights)
         return qsc_fp4(r, weights);
     if (!type || (strcmp(type, "int") != 0 && (packed || strcmp(type, "float") != 0)))
         return qsc_unknown(r, "weights of type", type ? type : "(none)");
-    if (!ckpt_value_as_int(ckpt_value_get(weights, "num_bits"), &bits) ||
-        (bits != 8 && !(packed && (bits == 2 || bits == 4))))
+    if (!ckpt_value_as_int(ckpt_value_get(weights, "num_bits"), &bits) || bits < 1 || bits > 8 ||
+        (bits != 8 && strcmp(type, "int") != 0))
         return qsc_bits(r, "num_bits", bits);
-    if (uneven && !packed)
+    if (uneven && strcmp(type, "int") != 0)
         return qsc_unknown(r, "weights", "symmetric: false");
-    if (packed) {
-        r->way->bits |= 1u << bits;
-        r->way->even = r->way->even || !uneven;
-        r->way->uneven = r->way->uneven || uneven;
-    }
+    r->way->bits |= packed ? 1u << bits : 0;
+    r->way->even = r->way->even || !uneven;
+    r->way->uneven = r->way->uneven || uneven;
     if (!strategy || strcmp(strategy, "tensor") == 0 || strcmp(strategy, "channel") == 0) {
         r->way->plain = true;
         return CKPT_OK;

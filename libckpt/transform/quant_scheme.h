@@ -30,11 +30,12 @@ typedef struct ckpt_quant_scheme {
     unsigned ways;     /* ckpt_quant_ways; one configuration of compressed-tensors may have two */
     bool integers;     /* I8 weights too */
     bool plain;        /* a scale may apply to a whole tensor, or to each row */
+    bool exponents;    /* U8 scales are exponents, of BF16 (mxfp8) */
     uint64_t block[CKPT_QUANT_BLOCKS][2]; /* rows and columns with one scale */
     uint32_t n_blocks;
     /* packed integers */
     unsigned bits;     /* 1 << 4: four bits occur */
-    bool even, uneven; /* weights without zero points occur, and weights with them */
+    bool even, uneven; /* weights without zero points occur, and weights with them; also I8 */
     uint64_t group;    /* columns of a group; 0: all */
     bool varies;       /* modules may have other bits and groups, which tensors show */
     bool less_one;     /* zero points are stored less one */

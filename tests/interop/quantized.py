@@ -23,6 +23,7 @@ import mlx_lm.utils
 import numpy
 import torch
 import transformers
+from compressed_tensors.compressors.base import BaseCompressor
 from compressed_tensors.compressors.mxfp4.base import MXFP4PackedCompressor
 from compressed_tensors.compressors.nvfp4.base import NVFP4PackedCompressor
 from compressed_tensors.compressors.pack_quantized.base import PackedQuantizationCompressor
@@ -265,6 +266,35 @@ def packed(a, tmp, dtype):
     return compare(a, write(os.path.join(tmp, 'packed' + dtype), tensors, config), wanted, dtype)
 
 
+def settings(a, tmp, dtype):
+    """compressed-tensors: what its compressors write of all bits, strategies and formats, with and without zero points."""
+    plain = [(f, 'int', bits, s, even) for f in ('int-quantized', 'naive-quantized') for bits in (4, 8) for s in ('tensor', 'channel', 'group')
+             for even in (True, False)]
+    packs = [('pack-quantized', 'int', bits, s, even) for bits in range(1, 9) for s in ('tensor', 'channel', 'group') for even in (True, False)]
+    problems, rows, cols = [], 48, 96
+    for form, kind, bits, strategy, even in plain + packs + [('int-quantized', 'int', 8, 'block', True), ('mxfp8-quantized', 'float', 8, 'group', True)]:
+        more = {'group': {'group_size': 32}, 'block': {'block_structure': [16, 32]}}.get(strategy, {})
+        grid = {'tensor': (1,), 'channel': (rows, 1), 'group': (rows, cols // 32), 'block': (3, 3)}[strategy]
+        scheme = QuantizationScheme(targets=['Linear'], weights=QuantizationArgs(num_bits=bits, type=kind, strategy=strategy, symmetric=even, **more))
+        of, tensors, wanted = BaseCompressor.get_value_from_registry(form), {}, {}
+        for scale_dtype in torch.bfloat16, torch.float16, torch.float32:
+            name, scale = 'x.%s.' % scale_dtype, (torch.rand(grid) * 0.3 + 0.02).to(scale_dtype)
+            state = {'weight': torch.randn(rows, cols).to(scale_dtype), 'weight_scale': scale}
+            if not even:
+                state['weight_zero_point'] = torch.randint(-2**(bits - 1), 2**(bits - 1), grid).to(torch.int8)
+            state = of.compress(state, scheme)
+            if form == 'mxfp8-quantized':
+                state['weight_scale'] = torch.arange(rows * cols // 32).mul(2).to(torch.uint8).view(grid)
+            wanted[name + 'weight'] = of.decompress(dict(state), scheme)['weight']
+            tensors.update({name + key: t for key, t in state.items()})
+        args = dict({'num_bits': bits, 'type': kind, 'strategy': strategy, 'symmetric': even}, **more)
+        config = {'quantization_config': {'quant_method': 'compressed-tensors', 'format': form, 'config_groups': {'group_0': {'weights': args}}},
+                  'dtype': 'bfloat16', 'keeps': {'this': ['}', 1]}}
+        name = '%s-%s%d-%s-%d' % (form, kind, bits, strategy, even)
+        problems += ['%s: %s' % (name, p) for p in compare(a, write(os.path.join(tmp, name + dtype), tensors, config), wanted, dtype)]
+    return problems
+
+
 def floats(q, state):
     """bitsandbytes' general code for four bits.  Its kernel for AVX-512 takes the factors of other blocks if rows are no whole number of
     blocks (0.50.2), and kernels differ in the sign of zero for FP4's code 8, which is -0."""
@@ -290,6 +320,13 @@ def codes(a, tmp, dtype):
                     tensors[name] = q.reshape(-1).view(torch.bfloat16).reshape(-1, 1) if shape[0] == 64 and own == torch.bfloat16 else q
                     tensors.update({'%s.%s' % (name, key): t for key, t in state.as_dict(packed=True).items()})
                     wanted[name] = floats(q, state)
+    for storage in torch.int8, torch.float16, torch.float32:
+        for block in 32, 1024, 4096:
+            name = 'stored.%s.%d.weight' % (storage, block)
+            q, state = bitsandbytes.functional.quantize_4bit(torch.randn(64, 128).bfloat16(), blocksize=block, quant_type='nf4', compress_statistics=block > 32,
+                                                             quant_storage=storage)
+            tensors[name], wanted[name] = q, floats(q.view(torch.uint8), state)
+            tensors.update({'%s.%s' % (name, key): t for key, t in state.as_dict(packed=True).items()})
     tensors['lm_head.weight'] = wanted['lm_head.weight'] = torch.randn(8, 4).bfloat16()
     config = {'quantization_config': {'quant_method': 'bitsandbytes', 'load_in_4bit': True, 'load_in_8bit': False}, 'dtype': 'bfloat16',
               'keeps': {'this': ['}', 1]}}
@@ -498,7 +535,7 @@ def main():
     torch.manual_seed(0)
     with scratch() as tmp:
         for dtype in 'bf16', 'fp32':
-            for check in blocks, channels, experts, gptq, gptq_inputs, awq, gemv, packed, codes, eight, fp4, modelopt, modelopt_fp8, of_mlx:
+            for check in blocks, channels, experts, gptq, gptq_inputs, awq, gemv, packed, settings, codes, eight, fp4, modelopt, modelopt_fp8, of_mlx:
                 tally.call('%s as %s' % (check.__name__, dtype), check, a, tmp, dtype)
         for four in True, False:
             tally.call('a Llama of transformers and bitsandbytes, %d bits' % (4 if four else 8), saved, a, tmp, four)

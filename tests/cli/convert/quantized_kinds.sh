@@ -133,12 +133,15 @@ def parts(kind, name, rows, cols):
         return (nf4 if kind == 'nf4' else int8)(name, rows, cols)
     if kind in ('nvfp4', 'modelopt'):
         return fp4(kind, name, rows, cols)
-    if kind == 'torchao':
+    if kind in ('torchao', 'uneven'):
         q, z = ([random.randrange(-128, 128) for _ in range(n)] for n in (rows * cols, rows * cols // 16))
         s, grid = [random.randrange(1, 512) / 8192 for _ in z], [rows, cols // 16]
         made = {'_weight_qdata': ('I8', [rows, cols], struct.pack('<%db' % len(q), *q)), '_weight_scale': ('F32', grid, struct.pack('<%df' % len(s), *s)),
                 '_weight_zero_point': ('I8', grid, struct.pack('<%db' % len(z), *z))}
         floats = [(x - z[i // 16]) * s[i // 16] for i, x in enumerate(q)]
+        if kind == 'uneven':
+            made = {end.replace('_weight_qdata', 'weight').replace('_weight', 'weight'): t for end, t in made.items()}
+            made['weight_scale'] = 'F16', grid, struct.pack('<%de' % len(s), *s)
         return ({name[:-len('weight')] + end: t for end, t in made.items()}, ('F16', [rows, cols], struct.pack('<%de' % len(q), *floats)))
     if kind == 'fp8':
         s, by = [random.randrange(1 << 7) % 0x7e | random.randrange(2) << 7 for _ in range(rows * cols)], 0.0625
@@ -179,6 +182,8 @@ SETTINGS = {'gptq': {'quant_method': 'gptq', 'bits': 4, 'group_size': 16, 'desc_
                 'weights': {'num_bits': 8, 'type': 'float', 'dynamic': False}}}},
             'packed': {'quant_method': 'compressed-tensors', 'format': 'pack-quantized', 'config_groups': {'group_0': {
                 'weights': {'num_bits': 4, 'type': 'int', 'strategy': 'group', 'group_size': 16, 'symmetric': False}}}},
+            'uneven': {'quant_method': 'compressed-tensors', 'format': 'int-quantized', 'config_groups': {'group_0': {
+                'weights': {'num_bits': 8, 'type': 'int', 'strategy': 'group', 'group_size': 16, 'symmetric': False}}}},
             'nf4': {'quant_method': 'bitsandbytes', 'load_in_4bit': True, 'load_in_8bit': False},
             'int8': {'quant_method': 'bitsandbytes', 'load_in_4bit': False, 'load_in_8bit': True},
             'nvfp4': {'quant_method': 'compressed-tensors', 'format': 'nvfp4-pack-quantized', 'config_groups': {'group_0': {
@@ -235,7 +240,7 @@ if __name__ == '__main__':
     json.dump({'peft_type': 'LORA', 'r': 2, 'lora_alpha': 2, 'target_modules': ['q_proj'], 'base_model_name_or_path': 'x'}, open('lora/adapter_config.json', 'w'))
 EOP
 python3 words.py
-for kind in gptq awq gemv packed nf4 int8 nvfp4 modelopt fp8 torchao mlx; do
+for kind in gptq awq gemv packed uneven nf4 int8 nvfp4 modelopt fp8 torchao mlx; do
     dtype=fp16
     [ $kind != int8 ] || dtype='f32:*_proj*'
     echo "== $kind"
@@ -291,6 +296,9 @@ bad('shape', lambda s: tensor(s, 'weight_shape', lambda d, n, b: (d, n, struct.p
 bad('rows', lambda s: tensor(s, 'weight_shape', lambda d, n, b: (d, n, struct.pack('<2q', -32, 64))), 'packed')
 bad('even', lambda s: tensor(s, 'weight_zero_point', lambda *t: None), 'packed')
 bad('zero_rows', lambda s: tensor(s, 'weight_zero_point', lambda d, n, b: (d, [n[0] * 2, n[1] // 2], b)), 'packed')
+bad('no_zero', lambda s: tensor(s, 'weight_zero_point', lambda *t: None), 'uneven')
+bad('few_zeros', lambda s: tensor(s, 'weight_zero_point', lambda d, n, b: (d, [n[0] * 2, n[1] // 2], b)), 'uneven')
+bad('even_zeros', lambda s: None, 'uneven', config_groups={'group_0': {'weights': {'num_bits': 8, 'type': 'int', 'strategy': 'group', 'group_size': 16}}})
 bad('nibbles', lambda s: None, 'packed', config_groups={'group_0': {'weights': {'num_bits': 3, 'type': 'int', 'strategy': 'channel'}}})
 bad('stray_packed', lambda s: s.update({'model.layers.0.mlp.down_proj.weight_global_scale': s['model.norm.weight']}), 'packed')
 def state(**change):
@@ -359,7 +367,7 @@ save('auto_round', stored, dict(SETTINGS['gptq'], quant_method='auto-round', pac
 save('auto_round_2', stored, dict(SETTINGS['gptq'], quant_method='auto-round', packing_format='auto_round:llm_compressor', checkpoint_format=None))
 EOP
 for f in no_zeros no_words no_scales no_index table_head awq_table gemv_table index negative short_index few_scales wide_zeros odd_scales flat other_words twice stray two_bits five_bits groups no_group \
-    marlin two_formats adapter dynamic pack_dtype of_gemv gemv_group gemv_index gemv_fast llm_awq three awq_zeros no_shape shape rows even zero_rows nibbles stray_packed no_state no_absmax \
+    marlin two_formats adapter dynamic pack_dtype of_gemv gemv_group gemv_index gemv_fast llm_awq three awq_zeros no_shape shape rows even zero_rows no_zero few_zeros even_zeros nibbles stray_packed no_state no_absmax \
     no_map no_nested other_map few_factors no_json state_shape state_size state_block state_type state_dtype both few_rows no_rows tiles \
     no_global zero_global two_globals exponents wide_scales no_second algo smoothed smoothed_fp8 second_fp8 no_scale_fp8 blocks_fp8 \
     fp4_as_fp8 fp8_as_fp4 mixed two_algos ao_scales ao_none ao_zeros ao_packed \
