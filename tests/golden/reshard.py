@@ -30,8 +30,8 @@ CANNOT = (
     # Its stage 3 lists parameters in the model's order, which does not say what group they are of.
     ('old0316_z1_fp16_w2', (3,), WORLDS, 3, 'releases before 0.4.3 cannot keep 2 parameter groups in stage 3'),
     # Experts of two ranks; and DeepSpeed has no stage 3 for them.
-    ('moe_ep2_z0_w2', (1, 2), (1, 3, 7), 2, 'experts are cut over 2 ranks'),
-    ('moe_ep2_z2_w2', (1, 2), (1, 3, 7), 2, 'experts are cut over 2 ranks'),
+    ('moe_ep2_z0_w2', (1, 2), (1, 3, 7), 2, 'the 2 ranks that share the experts'),
+    ('moe_ep2_z2_w2', (1, 2), (1, 3, 7), 2, 'the 2 ranks that share the experts'),
     ('moe_', (3,), WORLDS, 3, 'DeepSpeed has no stage 3 for mixtures of experts'),
 )
 # Client state of classes that are unknown here: the tool refuses without being told what to do.
