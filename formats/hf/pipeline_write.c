@@ -229,6 +229,20 @@ static int plw_enter(const plw_work *w, const plw_part *p)
     return rc;
 }
 
+/* Refuse a model without config.json: no program would load it, or know its file names. */
+static int plw_check_config(const plw_work *w, const char *folder)
+{
+    ckpt_listing own;
+    int rc = ckpt_listing_read(&own, w->scratch, folder, w->err);
+
+    return rc == CKPT_OK && !ckpt_listing_find(&own, "config.json")
+               ? ckpt_fail(w->err, CKPT_EMISSING,
+                           "%s/config.json is missing: diffusers cannot load the component without "
+                           "it; copy the file from the pipeline's source",
+                           folder)
+               : rc;
+}
+
 /* Lay out a component with weights. */
 static int plw_model(const plw_work *w, const ckpt_pipeline_part *part, const char *folder)
 {
@@ -241,6 +255,8 @@ static int plw_model(const plw_work *w, const ckpt_pipeline_part *part, const ch
         rc = p.prefix && p.at ? ckpt_map_create(&p.to, 0, w->err) : ckpt_fail_memory(w->err);
     if (rc == CKPT_OK)
         rc = plw_source(w, &p);
+    if (rc == CKPT_OK)
+        rc = plw_check_config(w, folder);
     if (rc == CKPT_OK)
         rc = plw_target(w, &p);
     if (rc == CKPT_OK)
@@ -259,6 +275,7 @@ static int plw_model(const plw_work *w, const ckpt_pipeline_part *part, const ch
 static int plw_component(const plw_work *w, const ckpt_pipeline_part *part)
 {
     const char *folder = ckpt_path_join(w->scratch->arena, w->list.folder, part->name), *below;
+    const size_t n_files = w->to->files.n;
     ckpt_listing own;
     struct stat st;
     int rc;
@@ -278,7 +295,15 @@ static int plw_component(const plw_work *w, const ckpt_pipeline_part *part)
         return plw_model(w, part, folder);
     below = ckpt_arena_printf(w->scratch->arena, "%s/", part->name);
     rc = below ? ckpt_listing_read(&own, w->scratch, folder, w->err) : ckpt_fail_memory(w->err);
-    return rc == CKPT_OK ? ckpt_hf_side_pipeline(w->to, &own, below, NULL, w->err) : rc;
+    if (rc == CKPT_OK)
+        rc = ckpt_hf_side_pipeline(w->to, &own, below, NULL, w->err);
+    // a pipeline cannot be loaded without a component that its index lists
+    if (rc == CKPT_OK && w->to->files.n == n_files)
+        rc = ckpt_fail(w->err, CKPT_EMISSING,
+                       "%s: no file of the component %.100s (%.100s) can be copied: expected its "
+                       "configuration as a file, not as a link out of the folder; copy the files",
+                       folder, part->name, part->class);
+    return rc;
 }
 
 /* ---- the top folder ---- */
