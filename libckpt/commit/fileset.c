@@ -121,10 +121,26 @@ static bool set_is_first_of(const set_work *w, size_t i)
     return true;
 }
 
+/*
+ * Open a folder, "" or one with a slash at the end. Its last name may be no link, which the kernel
+ * would follow with the slash: files elsewhere are not replaced.
+ */
+static int set_open_folder(const set_work *w, const char *folder)
+{
+    const size_t n = strlen(folder);
+    const char *name = n > 0 ? ckpt_arena_string(w->arena, folder, n - 1) : ".";
+
+    if (!name) {
+        errno = ENOMEM;
+        return -1;
+    }
+    return openat(w->dir->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
 /* List a folder, "" or one with a slash at the end, which need not exist. */
 static int set_list_folder(set_work *w, const char *folder)
 {
-    int fd = openat(w->dir->fd, *folder ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = set_open_folder(w, folder);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     int rc = CKPT_OK;
 
