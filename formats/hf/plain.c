@@ -54,6 +54,16 @@ static const char *const hfp_uniform[] = {
     "qwen3",   "roberta",    "seed_oss",     "smollm3", "stablelm",   "starcoder2",  "xlm-roberta",
     NULL};
 
+/*
+ * Types whose layers of equal layer_types have the same names (tests/interop/uniform_layers.py);
+ * period: the default of full_attention_interval, which older configurations have instead.
+ */
+static const struct {
+    const char *name;
+    int64_t period;
+} hfp_kinds[] = {{"lfm2", 0},       {"minimax", 0},      {"olmo_hybrid", 0},
+                 {"qwen3_next", 4}, {"qwen3_5_text", 4}, {"qwen3_5_moe_text", 4}};
+
 /* The checked model. */
 typedef struct hfp_model {
     ckpt_map *map;
@@ -167,6 +177,30 @@ bool ckpt_hf_uniform(const ckpt_value *config)
     for (size_t i = 0; type && !is && hfp_uniform[i]; i++)
         is = ckpt_value_is(type, hfp_uniform[i]);
     return is && !ckpt_hf_quantization(config);
+}
+
+bool ckpt_hf_uniform_kinds(const ckpt_value *config, int64_t *period)
+{
+    const ckpt_value *type = ckpt_value_get(config, "model_type");
+    const ckpt_value *dense = ckpt_value_get(config, "mlp_only_layers");
+    const ckpt_value *step = ckpt_value_get(config, "decoder_sparse_step");
+    const ckpt_value *every = ckpt_value_get(config, "full_attention_interval");
+    int64_t n = 1;
+
+    *period = 0;
+    // layers of one kind of attention may have experts or not
+    if ((dense && dense->kind == CKPT_V_LIST && dense->as.seq.n > 0) ||
+        (step && (!ckpt_value_as_int(step, &n) || n != 1)) || ckpt_hf_quantization(config))
+        return false;
+    for (size_t i = 0; type && i < sizeof hfp_kinds / sizeof *hfp_kinds; i++) {
+        if (!ckpt_value_is(type, hfp_kinds[i].name))
+            continue;
+        *period = hfp_kinds[i].period;
+        if (*period > 0 && every && ckpt_value_as_int(every, &n))
+            *period = n > 0 ? n : 0;
+        return true;
+    }
+    return false;
 }
 
 /* True if the configuration is of one class, whose name has this end. */

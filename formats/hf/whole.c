@@ -116,12 +116,31 @@ static bool hfc_is_of(const ckpt_hf_stack *stack, const hfc_part *part)
 static const char *const hfc_shared[] = {"num_kv_shared_layers", "attention_k_eq_v", "use_cla",
                                          NULL};
 
-/* Read the kinds of the layers from layer_types: equal types get equal numbers. */
-static int hfc_kinds(const ckpt_value *config, uint32_t **kinds, size_t *n, ckpt_err *err)
+/* Number the kinds of `said` layers of which each period-th has full attention. */
+static int hfc_period(uint32_t **kinds, size_t *n, uint64_t said, int64_t period, ckpt_err *err)
+{
+    *n = period > 0 && said <= CKPT_HF_LAYERS / 64 ? (size_t)said : 0;
+    *kinds = *n > 0 ? ckpt_alloc(*n * sizeof **kinds) : NULL;
+    if (*n > 0 && !*kinds)
+        return ckpt_fail_memory(err);
+    for (size_t i = 0; i < *n; i++)
+        (*kinds)[i] = (i + 1) % (uint64_t)period == 0;
+    return CKPT_OK;
+}
+
+/* The types of the layers, of the model or of its text part; NULL: none. */
+static const ckpt_value *hfc_layer_types(const ckpt_value *config)
 {
     const ckpt_value *types = ckpt_value_get(config, "layer_types");
 
-    types = types ? types : ckpt_value_get(ckpt_value_get(config, "text_config"), "layer_types");
+    return types ? types : ckpt_value_get(ckpt_value_get(config, "text_config"), "layer_types");
+}
+
+/* Read the kinds of the layers from layer_types: equal types get equal numbers. */
+static int hfc_kinds(const ckpt_value *config, uint32_t **kinds, size_t *n, ckpt_err *err)
+{
+    const ckpt_value *types = hfc_layer_types(config);
+
     *kinds = NULL;
     *n = 0;
     if (!types || types->kind != CKPT_V_LIST || types->as.seq.n == 0 ||
@@ -143,6 +162,7 @@ static int hfc_kinds(const ckpt_value *config, uint32_t **kinds, size_t *n, ckpt
 /* Report the first gap of a stack. */
 static int hfc_gap(ckpt_map *map, const ckpt_stack *stack, const char *name, ckpt_err *err)
 {
+    const bool kinds = stack->uniform && stack->n_kind > 0;
     ckpt_gap gap;
     int rc = ckpt_gap_find(map, stack, &gap, err);
 
@@ -157,8 +177,11 @@ static int hfc_gap(ckpt_map *map, const ckpt_stack *stack, const char *name, ckp
                                 gap.here, gap.there, ckpt_hf_as_is(map));
     return ckpt_map_problem(map, CKPT_EMISSING, err,
                             "%s: %.*s.%" PRIu64 ".%s is missing, but layer %" PRIu64
-                            " has it: a part of the model is missing; copy the whole model (%s)",
+                            " %shas it: a part of the model is missing%s; copy the whole model "
+                            "(%s)",
                             name, (int)stack->n_prefix, stack->prefix, gap.layer, gap.key, gap.like,
+                            kinds ? "of the same type " : "",
+                            kinds ? ", or config.json has wrong types of layers" : "",
                             ckpt_hf_as_is(map));
 }
 
@@ -172,6 +195,8 @@ static int hfc_gaps(ckpt_map *map, const ckpt_hf_stack_vec *all, const ckpt_valu
     const hfc_part *rest = &hfc_parts[HFC_PARTS - 1];
     uint64_t said = hfc_part_said(config, rest), n_experts = hfc_said(config, experts);
     const bool uniform = ckpt_hf_uniform(config);
+    int64_t period = 0;
+    const bool by_kind = ckpt_hf_uniform_kinds(config, &period);
     uint32_t *kinds = NULL;
     size_t n = 0;
     int rc = CKPT_OK;
@@ -186,6 +211,8 @@ static int hfc_gaps(ckpt_map *map, const ckpt_hf_stack_vec *all, const ckpt_valu
             return CKPT_OK;
     }
     rc = hfc_kinds(config, &kinds, &n, err);
+    if (rc == CKPT_OK && !kinds && by_kind)
+        rc = hfc_period(&kinds, &n, said, period, err);
     for (size_t i = 0; rc == CKPT_OK && said > 0 && i < all->n; i++) {
         const ckpt_hf_stack *s = &all->at[i];
         ckpt_stack stack = {.prefix = s->prefix,
@@ -194,10 +221,11 @@ static int hfc_gaps(ckpt_map *map, const ckpt_hf_stack_vec *all, const ckpt_valu
                             .n_names = s->n_names,
                             .kind = kinds,
                             .experts = n_experts,
-                            .uniform = uniform && ckpt_hf_stack_is_layers(s),
+                            .uniform =
+                                (uniform || (by_kind && n > 0)) && ckpt_hf_stack_is_layers(s),
                             .idle = hfc_said(config, idle) > 0};
         // layers with and without a window have the same names
-        stack.n_kind = stack.uniform ? 0 : n;
+        stack.n_kind = uniform && stack.uniform ? 0 : n;
         if (s->n >= said)
             rc = hfc_gap(map, &stack, name, err);
     }
@@ -370,6 +398,22 @@ static int hfc_bare(ckpt_map *map, const ckpt_value *config, const ckpt_tensor *
     return rc;
 }
 
+/* Warn of a list of the layers' types that has another length than the layers. */
+static int hfc_types(ckpt_map *map, const ckpt_value *config, ckpt_err *err)
+{
+    static const char *const keys[] = {"num_hidden_layers", NULL};
+    const uint64_t said = hfc_said(config, keys);
+    const ckpt_value *types = hfc_layer_types(config);
+
+    if (said == 0 || !types || types->kind != CKPT_V_LIST || types->as.seq.n == said)
+        return CKPT_OK;
+    return ckpt_map_note(map, CKPT_WARNING, err,
+                         "config.json: layer_types has %" PRIu64
+                         " entries, but num_hidden_layers is %" PRIu64
+                         ": transformers refuses to load the model; correct one of them",
+                         types->as.seq.n, said);
+}
+
 int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
 {
     assert(map && name);
@@ -404,6 +448,8 @@ int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckp
         rc = ckpt_hf_quant_parts(map, config, name, err);
     if (rc == CKPT_OK)
         rc = ckpt_hf_mlx(map, config, name, err);
+    if (rc == CKPT_OK)
+        rc = hfc_types(map, config, err);
     return rc;
 }
 

@@ -94,6 +94,12 @@ bool ckpt_hf_is_plain(const ckpt_value *config);
 /* True if all layers of a model have the same names, because of its type. */
 bool ckpt_hf_uniform(const ckpt_value *config);
 
+/*
+ * True if all layers of one kind of attention have the same names, because of the model's type;
+ * *period: each period-th layer has full attention if layer_types is absent, 0: not known.
+ */
+bool ckpt_hf_uniform_kinds(const ckpt_value *config, int64_t *period);
+
 /* True if a configuration says how many layers the model has. */
 bool ckpt_hf_counts_layers(const ckpt_value *config);
 

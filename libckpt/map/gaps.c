@@ -227,16 +227,17 @@ static void ly_experts(const ly_table *t, const ckpt_stack *s, uint64_t layer, c
     }
 }
 
-/* Find a name that is missing in one layer, in a model with the same names in all layers. */
-static void ly_uniform(const ly_table *t, ckpt_gap *gap)
+/* Find a name that is missing in one layer, in a model with the same names in all layers of a
+ * kind. */
+static void ly_uniform(const ly_table *t, const ckpt_stack *s, ckpt_gap *gap)
 {
     for (size_t i = 0; i < t->keys.n && !gap->found; i++) {
         const ly_key *k = &t->keys.at[i];
-        uint64_t like = 0;
-        while (k->of[like] == 0)
-            like++;
         for (uint64_t a = 0; a < t->n_layers && !gap->found && !strstr(k->text, "lora_"); a++) {
-            if (k->of[a] > 0 || t->same[a] == 0)
+            uint64_t like = 0;
+            while (like < t->n_layers && (k->of[like] == 0 || !ly_same_kind(s, a, like)))
+                like++;
+            if (k->of[a] > 0 || t->same[a] == 0 || like == t->n_layers)
                 continue;
             *gap = (ckpt_gap){.found = true, .layer = a, .there = k->of[like], .like = like};
             (void)snprintf(gap->key, sizeof gap->key, "%s", k->text);
@@ -248,7 +249,7 @@ static void ly_look(ly_table *t, const ckpt_stack *s, ckpt_gap *gap)
 {
     ly_kinds(t);
     if (s->uniform)
-        ly_uniform(t, gap);
+        ly_uniform(t, s, gap);
     for (uint64_t a = 0; a < t->n_layers && !gap->found; a++) {
         if (t->same[a] == 0)
             continue;

@@ -20,7 +20,7 @@ typedef struct ckpt_stack {
     const uint32_t *kind; /* kind of each layer, which is compared with layers of its kind alone */
     size_t n_kind;        /* 0: kinds are not known; layers from this number on are not compared */
     uint64_t experts;     /* experts of a layer that has any; 0: not known */
-    bool uniform;         /* all layers have the same names, but for adapters' */
+    bool uniform;         /* all layers of a kind have the same names, but for adapters' */
     bool idle;            /* experts beyond these compute nothing, so some weights may be absent */
 } ckpt_stack;
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Check hfp_uniform in formats/hf/plain.c: in transformers, all layers of these model types have the same names.
+"""Check hfp_uniform and hfp_kinds in formats/hf/plain.c: in transformers, all layers of these model types have the same names, or all
+layers of equal layer_types.
 
     uniform_layers.py [MODEL_TYPE ...]
 """
@@ -18,20 +19,27 @@ LAYERS = re.compile(r'(^|\.)(layers|layer|h|blocks|block)$')  # as ckpt_hf_stack
 WHOLE = re.compile('ForCausalLM|LMHead|ForMaskedLM|Conditional|PreTraining|Classification$|Model$')
 
 
-def listed():
+def listed(array):
     with open(SOURCE) as f:
-        text = f.read().split('hfp_uniform[] = {', 1)[1].split('};', 1)[0]
+        text = f.read().split(array + '[] = {', 1)[1].split('};', 1)[0]
     return re.findall(r'"([^"]+)"', text)
 
 
-def uneven(model):
-    """The stacks whose layers differ in their names."""
+def uneven(model, by_type):
+    """The stacks whose layers, or whose layers of one type, differ in their names."""
+    types = (by_type and getattr(model.config.get_text_config(), 'layer_types', None)) or []
     stacks = collections.defaultdict(lambda: collections.defaultdict(set))
     for name in model.state_dict():
         found = re.match(r'(.*?)\.(\d+)\.(.*)$', name)
         if found and LAYERS.search(found[1]):
-            stacks[found[1]][found[2]].add(found[3])
-    return [prefix for prefix, layers in stacks.items() if len(set(map(frozenset, layers.values()))) > 1]
+            stacks[found[1]][int(found[2])].add(found[3])
+    bad = []
+    for prefix, layers in stacks.items():
+        kinds = collections.defaultdict(set)
+        for i, names in layers.items():
+            kinds[types[i] if i < len(types) else None].add(frozenset(names))
+        bad += [prefix] if any(len(k) > 1 for k in kinds.values()) else []
+    return bad
 
 
 def models(kind, names):
@@ -48,9 +56,10 @@ def models(kind, names):
 
 
 def main():
-    kinds, bad = sys.argv[1:] or listed(), 0
+    by_type, bad = listed('hfp_kinds'), 0
+    kinds = sys.argv[1:] or listed('hfp_uniform') + by_type
     for kind in kinds:
-        made = [uneven(m) for m in models(kind, tiny.classes().get(kind, []))]
+        made = [uneven(m, kind in by_type) for m in models(kind, tiny.classes().get(kind, []))]
         wrong = sorted({prefix for prefixes in made for prefix in prefixes})
         bad += not made or bool(wrong)
         print('%s: %d models%s' % (kind, len(made), ', uneven: ' + ' '.join(wrong) if wrong else ''), flush=True)

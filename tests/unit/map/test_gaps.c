@@ -156,6 +156,37 @@ static void layers_of_a_uniform_model_are_equal(void **state)
     }
 }
 
+static void layers_of_one_kind_are_equal(void **state)
+{
+    static const uint32_t kind[] = {0, 0, 2, 0};
+    static const struct {
+        const char *layers;
+        int at; /* layer with the gap, or -1 */
+        const char *key;
+    } cases[] = {
+        {"nm nm na nm", -1, ""},
+        {"m nm na nm", 0, "norm.weight"},
+        {"nm nm a nm", -1, ""}, // the only layer of its kind
+        {"na nm na nm", 1, "attn.q_proj.weight"},
+        {"nm nm na na", 3, "mamba.in_proj.weight"},
+    };
+    const ckpt_stack stack = {
+        .prefix = "m.layers", .n_prefix = 8, .kind = kind, .n_kind = 4, .uniform = true};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ckpt_map *map = make(cases[i].layers);
+        ckpt_gap gap;
+
+        assert_int_equal(ckpt_gap_find(map, &stack, &gap, NULL), CKPT_OK);
+        if (gap.found != (cases[i].at >= 0) ||
+            (gap.found && ((int)gap.layer != cases[i].at || strcmp(gap.key, cases[i].key) != 0)))
+            fail_msg("%s: found %d, layer %d, %s", cases[i].layers, gap.found, (int)gap.layer,
+                     gap.key);
+        ckpt_map_free(map);
+    }
+}
+
 static void memory_fails(void **state)
 {
     const ckpt_stack stack = {.prefix = "m.layers", .n_prefix = 8};
@@ -180,6 +211,7 @@ int main(void)
         cmocka_unit_test(lone_gaps),
         cmocka_unit_test(layers_of_other_kinds_are_not_compared),
         cmocka_unit_test(layers_of_a_uniform_model_are_equal),
+        cmocka_unit_test(layers_of_one_kind_are_equal),
         cmocka_unit_test(memory_fails),
     };
 
