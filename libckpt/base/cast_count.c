@@ -123,6 +123,26 @@ static void cast_count_blocks(const cast_scales *s, const unsigned char *p, size
     }
 }
 
+/*
+ * Count the elements of MXFP4 that exceed F32: codes of E2M1 (0, 0.5, 1, 1.5, 2, 3, 4, 6) times
+ * 2^(exponent - 127), where only the three highest exponents reach 2^128. OCP's specification calls
+ * the highest one NaN, but ggml and transformers compute with it.
+ */
+static uint64_t cast_count_mxfp4(const unsigned char *p, size_t n_elems)
+{
+    static const uint8_t first[] = {6, 4, 2}; // the lowest infinite code, for 253, 254 and 255
+    const ckpt_dtype_info *info = ckpt_dtype_get(CKPT_MXFP4);
+    uint64_t n_inf = 0;
+
+    for (size_t i = 0; i < n_elems / info->per; i++, p += info->bytes) {
+        for (unsigned k = 1; p[0] >= 253 && k < info->bytes; k++) {
+            n_inf += (p[k] & 7) >= first[p[0] - 253];
+            n_inf += (p[k] >> 4 & 7) >= first[p[0] - 253];
+        }
+    }
+    return n_inf;
+}
+
 /* Elements to examine singly before the fast search continues. */
 #define CAST_COUNT_BLOCK 1024u
 
@@ -139,6 +159,8 @@ void ckpt_count_nonfinite(ckpt_dtype d, const void *p, size_t n_elems, uint64_t 
 
     if (scales)
         cast_count_blocks(scales, p, n_elems, found);
+    if (d == CKPT_MXFP4)
+        found[1] += cast_count_mxfp4(p, n_elems);
     for (size_t i = 0; i < sizeof cast_specials / sizeof *cast_specials; i++)
         s = cast_specials[i].dtype == part ? &cast_specials[i] : s;
     while (s && n_elems > 0) {

@@ -516,6 +516,27 @@ static void assert_count(ckpt_dtype d, const void *p, size_t n, uint64_t nan, ui
     assert_int_equal(n_inf - 2000, inf);
 }
 
+/* MXFP4 counts as its elements do after the conversion to F32. */
+static void counts_over_exponents(void **state)
+{
+    const ckpt_cast_fn to_f32 = ckpt_cast_find(CKPT_F32, CKPT_MXFP4);
+    unsigned char block[17];
+    float f[32];
+
+    (void)state;
+    for (unsigned i = 0; i < 16; i++)
+        block[1 + i] = (unsigned char)(i << 4 | (15 - i));
+    for (unsigned e = 0; e < 256; e++) {
+        uint64_t n_nan = 0, n_inf = 0;
+
+        block[0] = (unsigned char)e;
+        to_f32(f, block, 32);
+        ckpt_count_nonfinite(CKPT_F32, f, 32, &n_nan, &n_inf);
+        assert_true(e < 253 ? n_inf == 0 : n_inf > 0);
+        assert_count(CKPT_MXFP4, block, 32, n_nan, n_inf);
+    }
+}
+
 /* All elements of a block count if one of its scales is not finite. */
 static void counts_over_scales(void **state)
 {
@@ -702,6 +723,7 @@ int main(void)
         cmocka_unit_test(odd_lengths_and_addresses),
         cmocka_unit_test(floating_point_mode_does_not_matter),
         cmocka_unit_test(counts_over_scales),
+        cmocka_unit_test(counts_over_exponents),
         cmocka_unit_test(counts_over_all_patterns),
         cmocka_unit_test(counts_at_every_place),
         cmocka_unit_test(counts_complex_elements),
