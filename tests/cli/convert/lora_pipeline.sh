@@ -117,5 +117,5 @@ try "$src" x --to hf --adapter only_up.safetensors
 try "$src" x --to hf --adapter loha.safetensors
 try pipe x --to hf --adapter other.safetensors
 try pipe x --to hf --adapter missing.safetensors
-ckpt convert -q "$src" eight --to hf --quantize fp8-block:1x1 && rm -r pipe/vae && mv eight pipe/vae && try pipe x --to hf --adapter unet.safetensors
+ckpt convert -q "$src" eight --to hf --quantize fp8-block:1x1 && rm -r pipe/vae && mv eight pipe/vae && sed -i 's/"fp8"/"hqq"/' pipe/vae/config.json && try pipe x --to hf --adapter unet.safetensors
 ls -d x 2>/dev/null
