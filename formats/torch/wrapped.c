@@ -154,6 +154,13 @@ static bool wrp_in_rows(const ckpt_tensor_value *q)
     return true;
 }
 
+/* True for the name of an attribute, which needs no escapes in JSON. */
+static bool wrp_is_name(ckpt_text s)
+{
+    return s.n > 0 && strspn(s.at, "abcdefghijklmnopqrstuvwxyz_0123456789") == s.n;
+}
+
+/* Collect the attributes that are tensors. */
 static int wrp_parts(ckpt_torch_wrapped *w, ckpt_dict state)
 {
     for (uint64_t i = 0; i < state.n; i++) {
@@ -161,7 +168,7 @@ static int wrp_parts(ckpt_torch_wrapped *w, ckpt_dict state)
 
         if (v->kind != CKPT_V_TENSOR || key->kind != CKPT_V_STR)
             continue;
-        if (w->n_parts == CKPT_TORCH_PARTS)
+        if (w->n_parts == CKPT_TORCH_PARTS || !wrp_is_name(key->as.text))
             return CKPT_EFORMAT;
         w->name[w->n_parts] = key->as.text.at;
         w->part[w->n_parts++] = v->as.tensor;

@@ -110,6 +110,7 @@ for name, kind, shape, change in (
         ('shape', 'Int8Tensor', [2, 5], {}), ('no_scale', 'Int8Tensor', [2, 4], {'scale': None}), ('no_data', 'Int8Tensor', [2, 4], {'qdata': 3}),
         ('blocks', 'Int8Tensor', [2, 4], {'block_size': [1, 3]}), ('no_blocks', 'Int8Tensor', [2, 4], {'block_size': 'x'}),
         ('smoothed', 'Int8Tensor', [2, 4], {'act_pre_scale': S}), ('other', 'Int4PreshuffledTensor', [2, 4], {}),
+        ('quoted', 'Int8Tensor', [2, 4], {'x", "y': S}), ('nul', 'Int8Tensor', [2, 4], {'x\0': S}),
         ('many', 'Int8Tensor', [2, 4], {'p%d' % i: S for i in range(5)})):
     save(name + '.pt', {'a.weight': wrapped(kind, shape, **{k: v for k, v in dict(good, **change).items() if v is not None})})
 for name, change in ('wide', {'block_size': 64}), ('few', {'scale': tensor('B', [1, 2], [1, 1])}), ('fp6', {'elem_dtype': 'fp6_e2m3'}), (
@@ -124,7 +125,7 @@ done
 ckpt convert -q good.pt out.safetensors && ckpt ls out.safetensors
 ckpt verify -q out.safetensors --made-from good.pt && echo made
 echo "== refused"
-for f in shape no_scale no_data blocks no_blocks smoothed other many wide few fp6 e4m3 swizzled; do
+for f in quoted nul shape no_scale no_data blocks no_blocks smoothed other many wide few fp6 e4m3 swizzled; do
     ckpt convert -qf $f.pt out.safetensors
     echo "$f $?"
 done 2>&1
