@@ -286,7 +286,7 @@ static int dqs_new(const ckpt_dequantizing *w, const ckpt_dequant_parts *p, dqs_
 
     if (rc == CKPT_OK)
         rc = ckpt_map_hide(w->map, p->scale, &m->input[1], w->err);
-    if (rc == CKPT_OK && !(w->scheme.uneven && p->weight->dtype == CKPT_I8))
+    if (rc == CKPT_OK && !(w->scheme.uneven8 && p->weight->dtype == CKPT_I8))
         rc = dqs_symmetric(w, p);
     if (rc == CKPT_OK && p->other[0])
         rc = ckpt_map_hide(w->map, p->other[0], &m->input[2], w->err);
@@ -346,7 +346,7 @@ static int dqs_scaled(ckpt_dequantizing *w, const ckpt_dequant_parts *p, bool ow
         return rc;
     if (!dqs_grid(w, m, p->weight, p->scale) || !dqs_dtypes(w, own, m, p))
         return ckpt_dequant_misfit(w, p->weight, p->scale);
-    if (!zero && p->weight->dtype == CKPT_I8 && w->scheme.uneven && !w->scheme.even)
+    if (!zero && p->weight->dtype == CKPT_I8 && w->scheme.uneven8 && !w->scheme.even8)
         return ckpt_fail(w->err, CKPT_EMISSING,
                          "%s: %.200s has no zero points: config.json has symmetric: false, and a "
                          "tensor _zero_point is missing beside it",

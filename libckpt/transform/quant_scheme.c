@@ -220,8 +220,8 @@ static int qsc_strategy(qsc_reader *r, const ckpt_value *weights)
     if (uneven && strcmp(type, "int") != 0)
         return qsc_unknown(r, "weights", "symmetric: false");
     r->way->bits |= packed ? 1u << bits : 0;
-    r->way->even = r->way->even || !uneven;
-    r->way->uneven = r->way->uneven || uneven;
+    *(packed ? &r->way->even : &r->way->even8) |= !uneven;
+    *(packed ? &r->way->uneven : &r->way->uneven8) |= uneven;
     if (!strategy || strcmp(strategy, "tensor") == 0 || strcmp(strategy, "channel") == 0) {
         r->way->plain = true;
         return CKPT_OK;

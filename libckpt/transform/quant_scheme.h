@@ -34,12 +34,13 @@ typedef struct ckpt_quant_scheme {
     uint64_t block[CKPT_QUANT_BLOCKS][2]; /* rows and columns with one scale */
     uint32_t n_blocks;
     /* packed integers */
-    unsigned bits;     /* 1 << 4: four bits occur */
-    bool even, uneven; /* weights without zero points occur, and weights with them; also I8 */
-    uint64_t group;    /* columns of a group; 0: all */
-    bool varies;       /* modules may have other bits and groups, which tensors show */
-    bool less_one;     /* zero points are stored less one */
-    bool reorders;     /* GPTQ's desc_act: groups have columns in any order, which g_idx has */
+    unsigned bits;       /* 1 << 4: four bits occur */
+    bool even, uneven;   /* weights without zero points occur, and weights with them */
+    bool even8, uneven8; /* the same of weights that are not packed */
+    uint64_t group;      /* columns of a group; 0: all */
+    bool varies;         /* modules may have other bits and groups, which tensors show */
+    bool less_one;       /* zero points are stored less one */
+    bool reorders;       /* GPTQ's desc_act: groups have columns in any order, which g_idx has */
     /* MLX: the configuration; a member with the name of a module has the settings of that module */
     const ckpt_value *modules;
 } ckpt_quant_scheme;
