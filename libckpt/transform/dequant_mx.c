@@ -76,13 +76,13 @@ static int dqx_stored(const dqx_make *m, ckpt_inputs *in, uint64_t first, uint64
 }
 
 /* Compute the factors of n blocks; byte: room for n bytes. */
-static int dqx_factors(const dqx_make *m, ckpt_inputs *in, uint64_t first, uint64_t n,
-                       uint8_t *byte, float *to, ckpt_err *err)
+static int dqx_factors(const dqx_make *m, ckpt_inputs *in, const uint8_t *byte, uint64_t n,
+                       float *to, ckpt_err *err)
 {
     float total = 1;
-    int rc = dqx_stored(m, in, first, n, byte, err);
+    int rc = CKPT_OK;
 
-    if (rc == CKPT_OK && m->total)
+    if (m->total)
         rc = in->read(in, m->total, &(const ckpt_axis){0, 1, 0}, CKPT_DTYPE_NONE, &total, err);
     if (rc == CKPT_OK && !m->exponents)
         ckpt_cast_find(CKPT_F32, CKPT_F8_E4M3)(to, byte, (size_t)n);
@@ -111,7 +111,9 @@ static int dqx_run(const ckpt_make *make, ckpt_inputs *in, void *to, uint64_t n,
     int rc = factor ? CKPT_OK : ckpt_fail_memory(err);
 
     if (rc == CKPT_OK)
-        rc = dqx_factors(m, in, first, blocks, stored, factor, err);
+        rc = dqx_stored(m, in, first, blocks, stored, err);
+    if (rc == CKPT_OK)
+        rc = dqx_factors(m, in, stored, blocks, factor, err);
     if (rc == CKPT_OK && !m->pairs)
         rc = in->read(in, m->q, &(const ckpt_axis){at, n, 0}, CKPT_F32, x, err);
     if (rc == CKPT_OK && m->pairs)

@@ -547,16 +547,12 @@ static bool dqw_packed_grid(const ckpt_dequantizing *w, ckpt_words *m, const ckp
     return m->group > 0;
 }
 
-int ckpt_dequant_packed(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
+/* Read the shape of a weight from its own tensor. */
+static int dqw_packed_shape(ckpt_dequantizing *w, const ckpt_dequant_parts *p, int64_t shape[2])
 {
     const ckpt_tensor *size = p->other[2];
-    int64_t shape[2] = {0, 0};
-    ckpt_words *m = NULL;
-    uint64_t span = 0;
-    int rc = dqw_new(w, p, &m);
+    int rc;
 
-    if (rc != CKPT_OK)
-        return rc;
     if (!size)
         return ckpt_fail(w->err, CKPT_EMISSING, "%s: %.200s: a tensor with its shape is missing",
                          ckpt_dequant_path(w), p->weight->name);
@@ -578,6 +574,20 @@ int ckpt_dequant_packed(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
                          ", %" PRId64 "]",
                          ckpt_dequant_path(w), p->weight->name, p->weight->shape[0], size->name,
                          shape[0], shape[1]);
+    return CKPT_OK;
+}
+
+int ckpt_dequant_packed(ckpt_dequantizing *w, const ckpt_dequant_parts *p)
+{
+    int64_t shape[2] = {0, 0};
+    ckpt_words *m = NULL;
+    uint64_t span = 0;
+    int rc = dqw_new(w, p, &m);
+
+    if (rc == CKPT_OK)
+        rc = dqw_packed_shape(w, p, shape);
+    if (rc != CKPT_OK)
+        return rc;
     m->layout = CKPT_WORDS_ROWS;
     m->may_be_plain = true;
     m->rows = (uint64_t)shape[0];

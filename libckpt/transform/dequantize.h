@@ -43,6 +43,7 @@ typedef struct ckpt_dequant_ao {
     ckpt_dtype dtype; /* of the parameter */
 } ckpt_dequant_ao;
 
+/* Make a weight of these classes; errors as above. */
 int ckpt_dequant_mx(ckpt_dequantizing *w, const ckpt_dequant_parts *p, const ckpt_dequant_ao *a);
 
 /* True if the metadata have entries of torchao. */
