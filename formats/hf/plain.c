@@ -3,8 +3,9 @@
  * plain.c: compares models of well-known types with the sizes and the tensors that their
  * config.json implies.
  *
- * Only types whose classes have the same names and sizes in all versions of transformers are in the
- * table.  A model without layers.0.self_attn.q_proj.weight has other names, and is not checked.
+ * Only types whose classes have the same names and sizes in all versions of transformers are in
+ * hfp_types.  A model without layers.0.self_attn.q_proj.weight has other names, and is not checked.
+ * Of more types, those of hfp_outers, only the modules outside of layers are known.
  */
 #include "formats/hf/whole.h"
 
@@ -83,14 +84,15 @@ static const ckpt_tensor *hfp_tensor(const hfp_model *m, const char *prefix, con
     return i == SIZE_MAX ? NULL : m->map->tensors.at[i];
 }
 
-/* True if a module has any tensor, because a quantized module has other names than weight. */
+/* True if a module has any tensor but a bias: a quantized module has other names than weight. */
 static bool hfp_has(const hfp_model *m, const char *prefix, const char *module)
 {
     char start[160];
     int n = snprintf(start, sizeof start, "%s%s.", prefix, module);
 
     for (size_t i = 0; i < m->map->tensors.n; i++) {
-        if (strncmp(m->map->tensors.at[i]->name, start, (size_t)n) == 0)
+        const char *name = m->map->tensors.at[i]->name;
+        if (strncmp(name, start, (size_t)n) == 0 && strcmp(name + n, "bias") != 0)
             return true;
     }
     return false;
@@ -176,7 +178,7 @@ bool ckpt_hf_uniform(const ckpt_value *config)
 
     for (size_t i = 0; type && !is && hfp_uniform[i]; i++)
         is = ckpt_value_is(type, hfp_uniform[i]);
-    return is && !ckpt_hf_quantization(config);
+    return is && !ckpt_hf_quantization(config) && !ckpt_value_get(config, "auto_map");
 }
 
 bool ckpt_hf_uniform_kinds(const ckpt_value *config, int64_t *period)
@@ -333,6 +335,103 @@ static int hfp_sizes(const hfp_model *m, const hfp_type *type)
                          : rc;
 }
 
+/* The modules of types outside of their layers. */
+typedef struct hfp_outer {
+    const char *types;  /* words */
+    const char *prefix; /* of the model inside a class with a head */
+    const char *layer;  /* begins the names of the first layer */
+    const char *needed[4];
+    const char *head[2]; /* its names: one of them, if the embedding is not tied */
+    bool tied;           /* unless config.json says otherwise */
+} hfp_outer;
+
+static const hfp_outer hfp_outers[] = {
+    {"apertus arcee exaone4 glm glm4 granite helium jais2 ministral ministral3 olmo2 olmo3 phi3 "
+     "seed_oss stablelm",
+     "model.",
+     "layers.0.",
+     {"embed_tokens", "norm"},
+     {"lm_head"},
+     false},
+    {"cohere cohere2 ernie4_5 smollm3 starcoder2",
+     "model.",
+     "layers.0.",
+     {"embed_tokens", "norm"},
+     {"lm_head"},
+     true},
+    {"phi", "model.", "layers.0.", {"embed_tokens", "final_layernorm"}, {"lm_head"}, false},
+    {"gpt2 gpt_bigcode gpt_neo", "transformer.", "h.0.", {"wte", "wpe", "ln_f"}, {"lm_head"}, true},
+    {"gptj codegen", "transformer.", "h.0.", {"wte", "ln_f"}, {"lm_head"}, false},
+    {"gpt_neox",
+     "gpt_neox.",
+     "layers.0.",
+     {"embed_in", "final_layer_norm"},
+     {"embed_out", "lm_head"},
+     false},
+    {"bloom", "transformer.", "h.0.", {"word_embeddings", "ln_f"}, {"lm_head"}, true},
+};
+
+/* True if a list of words has this word. */
+static bool hfp_lists(const char *words, const char *word)
+{
+    const size_t n = strlen(word);
+
+    for (const char *at = strstr(words, word); at && n > 0; at = strstr(at + 1, word)) {
+        if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == 0))
+            return true;
+    }
+    return false;
+}
+
+/* The row of the configuration's model_type; NULL: there is none. */
+static const hfp_outer *hfp_outer_of(const ckpt_value *config)
+{
+    const ckpt_value *type = ckpt_value_get(config, "model_type");
+
+    for (size_t i = 0;
+         type && type->kind == CKPT_V_STR && i < sizeof hfp_outers / sizeof *hfp_outers; i++) {
+        if (hfp_lists(hfp_outers[i].types, type->as.text.at))
+            return &hfp_outers[i];
+    }
+    return NULL;
+}
+
+/* True if a tensor's name begins with two texts. */
+static bool hfp_begins(const hfp_model *m, const char *a, const char *b)
+{
+    const size_t n = strlen(a), k = strlen(b);
+
+    for (size_t i = 0; i < m->map->tensors.n; i++) {
+        const char *name = m->map->tensors.at[i]->name;
+        if (strncmp(name, a, n) == 0 && strncmp(name + n, b, k) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Check that a model of a type without a line in hfp_types has its embeddings, norm and head. */
+static int hfp_check_outer(hfp_model *m)
+{
+    const hfp_outer *row = hfp_outer_of(m->config);
+    const ckpt_value *tie = ckpt_value_get(m->config, "tie_word_embeddings");
+    int rc = CKPT_OK;
+
+    // code beside the model may make other modules
+    if (!row || ckpt_value_get(m->config, "auto_map"))
+        return CKPT_OK;
+    m->prefix = hfp_begins(m, row->prefix, row->layer) ? row->prefix : "";
+    // a part of a model, or a draft head
+    if (!hfp_begins(m, m->prefix, row->layer) || hfp_tensor(m, "", "fc.weight"))
+        return CKPT_OK;
+    for (size_t i = 0; rc == CKPT_OK && i < 4 && row->needed[i]; i++)
+        rc = hfp_need(m, m->prefix, row->needed[i]);
+    const bool tied = tie && tie->kind == CKPT_V_BOOL ? tie->as.i != 0 : row->tied;
+    if (rc != CKPT_OK || tied || !*m->prefix || !hfp_is_class(m->config, "ForCausalLM") ||
+        (row->head[1] && hfp_has(m, "", row->head[1])))
+        return rc;
+    return hfp_need(m, "", row->head[0]);
+}
+
 int ckpt_hf_plain(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
 {
     assert(map && name);
@@ -340,9 +439,11 @@ int ckpt_hf_plain(ckpt_map *map, const ckpt_value *config, const char *name, ckp
     const hfp_type *type = hfp_find(config);
     int rc;
 
-    if (type && !hfp_has(&m, m.prefix, "layers.0.self_attn.q_proj"))
+    if (!type)
+        return hfp_check_outer(&m);
+    if (!hfp_has(&m, m.prefix, "layers.0.self_attn.q_proj"))
         m.prefix = "";
-    if (!type || !hfp_has(&m, m.prefix, "layers.0.self_attn.q_proj"))
+    if (!hfp_has(&m, m.prefix, "layers.0.self_attn.q_proj"))
         return CKPT_OK;
     rc = hfp_names(&m, type);
     if (rc == CKPT_OK)

@@ -18,7 +18,7 @@ echo '{"model_type": "gpt_neox", "architectures": ["GPTNeoXForCausalLM"], "tie_w
 ckpt convert -q neox out --to hf --adapter head; ckpt ls out | grep -c embed_out; ckpt ls out | grep -c lm_head
 ckpt diff neox out | head -2
 echo "-- no table knows the name: refused"
-sed -i 's/gpt_neox/phi/; s/GPTNeoX/Phi/' neox/config.json
+sed -i 's/gpt_neox/persimmon/; s/GPTNeoX/Persimmon/' neox/config.json
 ckpt convert -q neox other --to hf --adapter head; echo "status $?"
 ckpt convert -q "$T/base" other --to hf --adapter gate; echo "status $?"
 [ ! -e other ] || echo "other was written"

@@ -38,6 +38,15 @@ for glob in '*layers.0.*' '*layers.3.*' '*layers.0.attention.dense.bias' '*layer
     try lacks.pt out --to hf --config "$neox/config.json"
     try lacks.pt out --to hf
 done
+# outside of the layers
+for glob in '*wpe*' '*ln_f.weight'; do
+    ckpt convert -q "$gpt2" lacks.pt --force --exclude "$glob"
+    try lacks.pt out --to hf --config "$gpt2/config.json"
+done
+for glob in '*embed_in*' '*final_layer_norm.weight' 'embed_out*'; do
+    ckpt convert -q "$neox" lacks.pt --force --exclude "$glob"
+    try lacks.pt out --to hf --config "$neox/config.json"
+done
 # a layer that predicts more tokens does not replace the first one
 python3 - "$neox/config.json" <<'END'
 import json, sys
