@@ -315,6 +315,34 @@ static int co_trainer_schedule(const ds_context *x, zt_schedule *out)
     return rc;
 }
 
+/* Refuse a warm-up that no schedule has, and tell of one that the configuration's does not take. */
+static int co_warmup(ds_context *x, const ds_draft *d)
+{
+    const zt_schedule *s = &d->c.schedule;
+    const zt_arguments *a = x->args;
+    const ckpt_value *params = ckpt_value_get(d->scheduler, "params");
+
+    if (!a || !a->given[ZT_ARG_WARMUP] || !(a->warmup_steps > 0))
+        return CKPT_OK;
+    if (s->type == ZT_SCHEDULE_NONE)
+        return ckpt_fail(
+            x->err, CKPT_EUSAGE,
+            "--warmup_steps %g has no effect: the configuration has no scheduler; give "
+            "--lr_scheduler_type linear, or a scheduler such as WarmupLR",
+            a->warmup_steps);
+    if (!d->scheduler && !co_takes(a->lr_scheduler_type, false))
+        return ds_note(x,
+                       "--warmup_steps %g has no effect: the schedule constant has no warm-up; "
+                       "constant_with_warmup has",
+                       a->warmup_steps);
+    if (!d->scheduler || ckpt_value_get(params, "warmup_num_steps"))
+        return CKPT_OK;
+    return ds_note(x,
+                   "--warmup_steps %g has no effect: the configuration's scheduler %s has no "
+                   "warmup_num_steps; set it to \"auto\"",
+                   a->warmup_steps, s->name);
+}
+
 /*
  * Read the schedule: the configuration's, or else that of --lr_scheduler_type.  As with the
  * Trainer, the configuration's wins, and either goes with any optimizer.
@@ -332,6 +360,8 @@ static int co_schedule(ds_context *x, ds_draft *d)
                      type, s->name);
     else if (rc == CKPT_OK && type && s->type == ZT_SCHEDULE_NONE)
         rc = co_trainer_schedule(x, s);
+    if (rc == CKPT_OK)
+        rc = co_warmup(x, d);
     return rc == CKPT_OK ? zt_schedule_base(s, d->c.optim.h.lr, x->err) : rc;
 }
 
