@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "engine/config/config.h"
 #include "engine/data/source.h"
@@ -111,39 +112,39 @@ static bool tx_named(const char *name, bool text)
     static const char *const labels[] = {"label", "labels", "class", NULL};
 
     for (const char *const *k = text ? texts : labels; *k; k++) {
-        if (strcmp(*k, name) == 0)
+        if (strcasecmp(*k, name) == 0)
             return true;
     }
     return false;
 }
 
-/* Find the columns of text and label, from the first line's names or the number of columns; true:
- * the line holds names. */
+/*
+ * Find the columns of text and label, from the first line's names or the number of columns; true:
+ * the line holds names. *text is n if the names do not tell which of several columns it is.
+ */
 static bool tx_columns(char **field, unsigned n, unsigned *text, unsigned *label)
 {
-    bool named = false;
-
+    *text = *label = n;
+    for (unsigned i = 0; i < n; i++) {
+        if (tx_named(field[i], true))
+            *text = i;
+        else if (tx_named(field[i], false))
+            *label = i;
+    }
+    if (*text < n || *label < n) {
+        // beside a label, one other column can only be the text
+        *text = *text == n && n == 2 ? 1 - *label : *text;
+        return true;
+    }
     *text = n == 1 ? 0 : 1;
     *label = n == 1 ? n : n == 2 ? 0 : 2;
-    for (unsigned i = 0; i < n; i++) {
-        if (tx_named(field[i], true)) {
-            if (!named)
-                *label = n;
-            *text = i;
-            named = true;
-        } else if (tx_named(field[i], false)) {
-            *label = i;
-            named = true;
-        }
-    }
-    for (unsigned i = 0; named && *label >= n && i < n; i++)
-        *label = tx_named(field[i], false) ? i : *label;
-    return named;
+    return false;
 }
 
 static int tx_add(tx_source *s, const char *text, const char *label, uint64_t line, ckpt_err *err)
 {
-    tx_row row = {.text = text, .label = label, .n_text = strlen(text)};
+    // an empty field is a label that is missing, not a class without a name
+    tx_row row = {.text = text, .label = label && *label ? label : NULL, .n_text = strlen(text)};
 
     if (!ckpt_utf8_ok(text, row.n_text))
         return ckpt_fail(err, CKPT_EFORMAT, "%s: line %" PRIu64 " is not UTF-8", s->path, line);
@@ -186,6 +187,11 @@ static int tx_table(tx_source *s, int kind, char *text, ckpt_err *err)
         if (line == 1) {
             rc = tx_twice(s, field, n, err);
             named = tx_columns(field, n, &at_text, &at_label);
+            if (rc == CKPT_OK && named && at_text == n)
+                rc = ckpt_fail(err, CKPT_EFORMAT,
+                               "%s: the first line names a label, but no text; rename its column "
+                               "to text",
+                               s->path);
             for (unsigned i = 0; named && i < n; i++) {
                 if (i != at_text && i != at_label)
                     zt_unused_add(&s->base, "columns", field[i]);

@@ -490,7 +490,7 @@ static void test_text(void **state)
 {
     zt_model_config two = bert;
     zt_data_opts o = {.micro_batch = 3, .world = 1, .model = &two, .lower_case = true};
-    static const char *const names[] = {"a.tsv", "a.csv", "a.jsonl", "b.tsv"};
+    static const char *const names[] = {"a.tsv", "a.csv", "a.jsonl", "b.tsv", "c.csv", "d.csv"};
     char pieces[256];
 
     (void)state;
@@ -503,9 +503,12 @@ static void test_text(void **state)
                                "world\", \"label\": \"anger\"}\n{\"text\": "
                                "\"\\u6211\", \"label\": \"joy\"}\n");
     write_text("b.tsv", "id\ttext\tlabel\n1\thello\tjoy\n2\thello world\tanger\n3\t我\tjoy\n");
+    // the text has no known name, but only one column can be it; names in capitals
+    write_text("c.csv", "tweet,label\nhello,joy\nhello world,anger\n我,joy\n");
+    write_text("d.csv", "Label,Id,Sentence\njoy,1,hello\nanger,2,hello world\njoy,3,我\n");
     snprintf(pieces, sizeof pieces, "%s", path_of("vocab.txt"));
     o.vocab = pieces;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         static const int32_t ids[] = {2, 4, 3, 0, 0, 2, 4, 5, 6, 3, 2, 8, 3, 0, 0};
         static const int32_t mask[] = {1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0};
         ckpt_err err = {0};
@@ -551,6 +554,12 @@ static void test_bad_text(void **state)
         {"x.tsv", "1\thello\n1\thello\thello\n"},
         {"x.tsv", "label\ttext\tsentence\n1\thello\thello\n"},
         {"x.csv", "label,class,text\n1,1,hello\n"},
+        {"x.csv", "label,TEXT,text\n1,hello,hello\n"},
+        {"x.csv", "hello,hello2,label\nhello,hello,1\n"},
+        {"x.csv", "label\n1\n"},
+        {"x.csv", "text,label\nhello,1\nhello,\n"},
+        {"x.jsonl",
+         "{\"text\": \"hello\", \"label\": 1}\n{\"text\": \"hello\", \"label\": \"\"}\n"},
         {"x.jsonl", "{\"text\": \"hello\", \"content\": \"hello\", \"label\": 1}\n"},
         {"x.jsonl", "{\"text\": \"hello\", \"class\": 2, \"label\": 1}\n"},
         {"x.jsonl", "{\"text\": 1.1, \"label\": 1}\n"},
