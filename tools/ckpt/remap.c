@@ -9,7 +9,7 @@
 static ckpt_remap_opts remap_opts(const write_args *a)
 {
     return (ckpt_remap_opts){.size = sizeof(ckpt_remap_opts),
-                             .backwards = a->backwards,
+                             .backwards = a->backwards && !a->own_map,
                              .config_text = a->config_text,
                              .config_name = a->config,
                              .sizes = a->sizes.n ? a->sizes.at : NULL};
@@ -42,6 +42,11 @@ int remap_apply(ckpt_map *map, const write_args *a, ckpt_err *err)
             say_warning("--size has no effect: no layout map is needed");
         return CKPT_OK;
     }
+    if (a->backwards && !a->own_map && !maps_is_file(&a->maps, name))
+        return fail(err, CKPT_EUSAGE,
+                    "--backwards applies to the map in a file, but the layouts of --map %s name "
+                    "the direction: name them in the other order",
+                    name);
     int rc = maps_apply(map, &a->maps, name, &opts, err);
     if (rc != CKPT_OK && a->own_map)
         (void)strncat(err->text, " (--map none writes tensors as they are)",

@@ -431,17 +431,29 @@ static int maps_chain(ckpt_map *map, const cli_maps *maps, const char *name,
     return rc;
 }
 
-int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap_opts *opts,
-               ckpt_err *err)
+/* Find the path of a user's file, which is then the only map read, or the name of an installed map. */
+static size_t maps_find_file(const cli_maps *maps, const char *name)
 {
-    bool liked = false;
     size_t i = 0;
-    int rc;
 
-    // the path of a user's file, which is then the only map read, or the name of an installed map
     while (i < maps->n && strcmp(maps->at[i].path, name) != 0 &&
            strcmp(maps_base(maps->at[i].path), name) != 0)
         i++;
+    return i;
+}
+
+bool maps_is_file(const cli_maps *maps, const char *name)
+{
+    return maps_find_file(maps, name) < maps->n;
+}
+
+int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap_opts *opts,
+               ckpt_err *err)
+{
+    const size_t i = maps_find_file(maps, name);
+    bool liked = false;
+    int rc;
+
     if (i < maps->n)
         rc = maps_like(map, maps, &(maps_one){.only = maps->at[i].map}, opts, &liked, err);
     else

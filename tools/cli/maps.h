@@ -78,6 +78,9 @@ const char *maps_needed(char name[MAPS_NAME], ckpt_map *map, const cli_maps *map
  */
 bool maps_route(char name[MAPS_NAME], const cli_maps *maps, const char *from, const char *to);
 
+/* True if a name of --map is that of one map's file, not a list of layouts. */
+bool maps_is_file(const cli_maps *maps, const char *name);
+
 /*
  * Apply the maps of a name, one after the other; a failure keeps those before.
  *

@@ -40,3 +40,6 @@ try 'keys\na.b u8 = nobody_knows\ntensors\nothers stay'
 } >a.map
 ckpt convert -q --map a.map "$hf" none.safetensors; echo $?
 ls
+echo "-- a direction that the layouts name already; a suffix of another format"
+ckpt convert -q "$FIXTURES/map_meta_s1/meta" twice --to hf --map meta-llama:hf --backwards || echo "status $?"
+ckpt convert -q "$FIXTURES/map_meta_s1/meta" named.safetensors --to npz && ckpt info named.safetensors | grep format
