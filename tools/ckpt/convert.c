@@ -521,6 +521,23 @@ int convert_prepare(ckpt_map **map, prepare_args *a, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* Warn of a path whose suffix names another format than the caller. */
+static void convert_suffix(const char *path, const char *format)
+{
+    const char *named = ckpt_format_from_path(path);
+    const char *suffix = named ? strrchr(path, '.') : NULL;
+
+    for (size_t i = 0; suffix && i < ckpt_format_count(); i++) {
+        const ckpt_format_info *f = ckpt_format_at(i);
+        const bool folder = (f->caps & CKPT_IS_FOLDER) != 0;
+
+        if (strcmp(f->name, format) == 0 && strcmp(f->name, named) != 0 &&
+            (folder || (f->suffixes && !strstr(f->suffixes, suffix))))
+            say_warning("%s: the suffix names the format %s, but the %s has the format %s", path,
+                        named, folder ? "folder" : "file", f->name);
+    }
+}
+
 /* Set path and format of the output. */
 static int convert_output(write_args *a, ckpt_err *err)
 {
@@ -529,7 +546,9 @@ static int convert_output(write_args *a, ckpt_err *err)
     a->target.path = a->cli.operand[1];
     if (args_to_stdout(&a->cli))
         rc = pipe_check(a, err);
-    if (rc == CKPT_OK && !a->target.format)
+    if (rc == CKPT_OK && a->target.format)
+        convert_suffix(a->target.path, a->target.format);
+    else if (rc == CKPT_OK)
         // a file's suffix may choose the format; a folder's name does not
         a->target.format = ckpt_format_from_path(a->target.path);
     if (rc == CKPT_OK && !a->target.format)
