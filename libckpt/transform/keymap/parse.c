@@ -203,15 +203,19 @@ static bool par_is_sign(const char *word, const char *at, unsigned side, bool wa
            *at <= '9';
 }
 
-/* Take the name out of "log(-NAME)" on the right side; false: the word is not that. */
-static bool par_log(par_text *p, const char **word, unsigned side)
+/* Take the name out of "log(-NAME)" on the right side; other words stay. */
+static int par_log(par_text *p, ckpt_rm_rule *rule, const char **word, unsigned side)
 {
     const size_t n = strlen(*word);
 
-    if (side == 0 || strncmp(*word, "log(-", 5) != 0 || (*word)[n - 1] != ')')
-        return false;
+    if (strncmp(*word, "log(", 4) != 0)
+        return CKPT_OK;
+    // else a slip would be the name of a tensor
+    if (side == 0 || n < 7 || (*word)[4] != '-' || (*word)[n - 1] != ')')
+        return par_fail(p, "expected log(-NAME) on the right side, found", *word);
+    rule->log = true;
     *word = ckpt_arena_string(p->r->arena, *word + 5, n - 6);
-    return true;
+    return *word ? CKPT_OK : ckpt_fail_memory(p->err);
 }
 
 /* TERM {, TERM} [=] TERM {, TERM} [+ NUMBER] */
@@ -239,11 +243,11 @@ static int par_terms(par_text *p, ckpt_rm_rule *rule, const char *at)
             const char *pattern = joins ? par_word(p, &at, &quoted) : word, *next = at, *axes;
             if (quoted || !pattern)
                 return par_fail(p, "axes must follow a tensor:", word);
-            rule->log = par_log(p, &pattern, side) || rule->log;
-            if (!pattern)
-                return ckpt_fail_memory(p->err);
             if (!wants && side++ > 0)
                 return par_fail(p, "expected PATTERN REPLACEMENT, found", p->text);
+            rc = par_log(p, rule, &pattern, side);
+            if (rc != CKPT_OK)
+                return rc;
             axes = par_word(p, &next, &quoted);
             if (quoted && !axes)
                 return par_fail(p, "the quoted string does not end:", at);
