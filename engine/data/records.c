@@ -180,13 +180,14 @@ static int rec_input(const ckpt_value *v, ckpt_err *err)
 
 /*
  * Refuse members of a record that change the text which other programs train on, unless they are
- * empty: tools, which chat templates write, and the system prompt and former turns of
- * LLaMA-Factory's instructions.
+ * empty: tools, reasoning and settings, which chat templates write, and the system prompt and former
+ * turns of LLaMA-Factory's instructions.
  */
 static int rec_changing(const ckpt_value *v, ckpt_err *err)
 {
-    static const char *const names[] = {"tools",  "functions", "tool_calls", "function_call",
-                                        "system", "documents", "history"};
+    static const char *const names[] = {
+        "tools",     "functions", "tool_calls",        "function_call",       "system",
+        "documents", "history",   "reasoning_content", "chat_template_kwargs"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const ckpt_value *has = ckpt_value_get(v, names[i]);
@@ -203,6 +204,15 @@ static int rec_changing(const ckpt_value *v, ckpt_err *err)
     return CKPT_OK;
 }
 
+/* True for a message's weight of 1, which is absent, null, or a number that a table made 1.0. */
+static bool rec_weighs_one(const ckpt_value *weight)
+{
+    int64_t n = 0;
+
+    return !weight || weight->kind == CKPT_V_NONE || (ckpt_value_as_int(weight, &n) && n == 1) ||
+           (weight->kind == CKPT_V_FLOAT && weight->as.f == 1.0);
+}
+
 /* Check a conversation and its messages for members that change its text. */
 static int rec_messages(const ckpt_value *v, ckpt_err *err)
 {
@@ -210,15 +220,13 @@ static int rec_messages(const ckpt_value *v, ckpt_err *err)
     int rc = rec_changing(v, err);
 
     for (uint64_t i = 0; rc == CKPT_OK && i < list.n; i++) {
-        int64_t weight = 1;
-
         rc = rec_changing(list.at[i], err);
-        if (rc == CKPT_OK && ckpt_value_as_int(ckpt_value_get(list.at[i], "weight"), &weight) &&
-            weight != 1)
+        if (rc == CKPT_OK && !rec_weighs_one(ckpt_value_get(list.at[i], "weight")))
             rc = ckpt_fail(err, CKPT_EUNSUPPORTED,
-                           "message %" PRIu64 " has a \"weight\" of %" PRId64
-                           ", but zerotrain trains on all answers alike; remove it",
-                           i + 1, weight);
+                           "message %" PRIu64
+                           " has a \"weight\" other than 1, but zerotrain trains on all answers "
+                           "alike; remove it",
+                           i + 1);
     }
     return rc;
 }
