@@ -431,7 +431,7 @@ static int maps_chain(ckpt_map *map, const cli_maps *maps, const char *name,
     return rc;
 }
 
-/* Find the path of a user's file, which is then the only map read, or the name of an installed map. */
+/* Find a user's file, which is then the only map read, or an installed one; maps->n: none. */
 static size_t maps_find_file(const cli_maps *maps, const char *name)
 {
     size_t i = 0;
