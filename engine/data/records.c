@@ -180,8 +180,8 @@ static int rec_input(const ckpt_value *v, ckpt_err *err)
 
 /*
  * Refuse members of a record that change the text which other programs train on, unless they are
- * empty: tools, reasoning and settings, which chat templates write, and the system prompt and former
- * turns of LLaMA-Factory's instructions.
+ * empty: tools, reasoning and settings, which chat templates write, and the system prompt and
+ * former turns of LLaMA-Factory's instructions.
  */
 static int rec_changing(const ckpt_value *v, ckpt_err *err)
 {
