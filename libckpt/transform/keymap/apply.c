@@ -241,7 +241,7 @@ static uint32_t ap_group(const ap_state *s, const ckpt_tensor *t)
 }
 
 /* Check that all tensors of an instance have one dtype, one role, and one parameter group. */
-static int ap_alike(ap_state *s)
+static int ap_alike(ap_state *s, bool unpacked)
 {
     const ckpt_rm_members *in = &s->in->member[s->in->from];
     const ckpt_tensor *first = in->at[0].t;
@@ -253,11 +253,13 @@ static int ap_alike(ap_state *s)
                              "%s:%u: '%.150s' and '%.150s' are in different parameter groups, or "
                              "one of them is not trained: they cannot be joined into one tensor",
                              s->r->name, s->in->rule->line, first->name, t->name);
-        if (t->dtype != first->dtype || t->export_dtype != first->export_dtype)
+        if (!ckpt_rm_one_dtype(first, t, unpacked))
             return ckpt_fail(
                 s->err, CKPT_EUNSUPPORTED,
-                "%s:%u: '%.120s' and '%.120s' go into one tensor, but have different dtypes",
-                s->r->name, s->in->rule->line, first->name, t->name);
+                "%s:%u: '%.120s' (%s) and '%.120s' (%s) go into one tensor, but have different "
+                "dtypes: convert the source to one dtype first, with --map none",
+                s->r->name, s->in->rule->line, first->name, ckpt_dtype_name(first->dtype), t->name,
+                ckpt_dtype_name(t->dtype));
     }
     return CKPT_OK;
 }
@@ -389,7 +391,7 @@ static int ap_join(ap_state *s, ckpt_rm_joins how)
     ckpt_rm_member target = {0};
     const char *name = NULL;
     ckpt_tensor *t = NULL;
-    int rc = ap_alike(s);
+    int rc = ap_alike(s, false);
 
     if (rc == CKPT_OK)
         rc = ap_indexes(s, to, &target);
@@ -416,7 +418,7 @@ static int ap_instance(ap_state *s)
     ckpt_rm_members *from = &in->member[in->from], *to = &in->member[in->to];
     bool complete = true;
     uint64_t pairs;
-    int rc = ap_alike(s);
+    int rc = ap_alike(s, true);
 
     if (rc == CKPT_OK && ap_scalars(from))
         return ap_share(s);

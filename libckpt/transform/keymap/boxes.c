@@ -92,8 +92,14 @@ static uint32_t box_row(const ckpt_rm_view *v)
 
 bool ckpt_rm_keeps_rows(const ckpt_rm_instance *in)
 {
+    const ckpt_rm_members *from = &in->member[in->from];
     uint32_t row = box_row(&in->view[in->from][0]);
 
+    // blocks of two types cannot be one tensor, but floats of both can
+    for (size_t i = 1; i < from->n; i++) {
+        if (from->at[i].t->dtype != from->at[0].t->dtype)
+            return false;
+    }
     for (unsigned side = 0; side < 2; side++) {
         for (size_t k = 0; k < in->rule->term[side].n; k++) {
             if (box_row(&in->view[side][k]) != row || in->rule->term[side].at[k].follows)
@@ -106,6 +112,15 @@ bool ckpt_rm_keeps_rows(const ckpt_rm_instance *in)
 ckpt_dtype ckpt_rm_dtype(const ckpt_rm_instance *in, const ckpt_tensor *t)
 {
     return ckpt_dtype_packed(t->dtype) && !in->blocks ? CKPT_F32 : t->dtype;
+}
+
+bool ckpt_rm_one_dtype(const ckpt_tensor *a, const ckpt_tensor *b, bool unpacked)
+{
+    const bool pa = ckpt_dtype_packed(a->dtype), pb = ckpt_dtype_packed(b->dtype);
+
+    if (unpacked && (pa || pb))
+        return (pa || a->dtype == CKPT_F32) && (pb || b->dtype == CKPT_F32);
+    return a->dtype == b->dtype && a->export_dtype == b->export_dtype;
 }
 
 /*

@@ -92,6 +92,9 @@ bool ckpt_rm_keeps_rows(const ckpt_rm_instance *in);
  */
 ckpt_dtype ckpt_rm_dtype(const ckpt_rm_instance *in, const ckpt_tensor *t);
 
+/* True if two tensors have one dtype; unpacked: after blocks of quantized numbers become F32. */
+bool ckpt_rm_one_dtype(const ckpt_tensor *a, const ckpt_tensor *b, bool unpacked);
+
 /*
  * Make one tensor from several of one shape: copies, which must be equal, a sum, or a mean.
  *
