@@ -217,7 +217,7 @@ static void qt_nearest(uint8_t *level, const float *x, float scale)
 void ckpt_quant_mxfp4(void *restrict dst, const void *restrict src, size_t n_elems)
 {
     enum { LARGEST = 252 }; // the exponent of the largest scale by which 12 is finite
-    uint8_t *to = dst, level[QT_BLOCK];
+    uint8_t *to = dst, level[QT_BLOCK] = {0};
     float x[QT_BLOCK];
 
     for (size_t i = 0; i < n_elems; i += QT_BLOCK, to += 17) {
