@@ -288,6 +288,7 @@ CKPT_VEC(vl_twos, vl_two);
 typedef struct vl_compare {
     vl_twos todo;
     uint64_t left;
+    bool failed; /* memory ran out */
 } vl_compare;
 
 /* memcmp must not get NULL, not even for 0 bytes. */
@@ -373,8 +374,10 @@ static bool vl_later(vl_compare *c, const ckpt_value *a, const ckpt_value *b)
     if (vl_is_leaf(a->kind) && !a->state && !b->state)
         return vl_same_leaf(a, b);
     slot = ckpt_vec_push(&c->todo);
-    if (!slot)
+    if (!slot) {
+        c->failed = true;
         return false;
+    }
     *slot = (vl_two){a, b};
     return true;
 }
@@ -481,7 +484,8 @@ static bool vl_step(vl_compare *c, const ckpt_value *a, const ckpt_value *b)
     return vl_seqs(c, &a->as.seq, &b->as.seq);
 }
 
-bool ckpt_value_equal(const ckpt_value *a, const ckpt_value *b, uint64_t max_nodes)
+/* Compare two trees; *failed: memory ran out before a difference was found. */
+static bool vl_equal(const ckpt_value *a, const ckpt_value *b, uint64_t max_nodes, bool *failed)
 {
     vl_compare c = {.left = max_nodes};
     bool equal = vl_later(&c, a, b);
@@ -493,5 +497,22 @@ bool ckpt_value_equal(const ckpt_value *a, const ckpt_value *b, uint64_t max_nod
         equal = vl_step(&c, two.a, two.b);
     }
     ckpt_vec_free(&c.todo);
+    *failed = c.failed;
     return equal;
+}
+
+bool ckpt_value_equal(const ckpt_value *a, const ckpt_value *b, uint64_t max_nodes)
+{
+    bool failed;
+
+    return vl_equal(a, b, max_nodes, &failed);
+}
+
+int ckpt_value_compare(bool *equal, const ckpt_value *a, const ckpt_value *b, uint64_t max_nodes,
+                       ckpt_err *err)
+{
+    bool failed;
+
+    *equal = vl_equal(a, b, max_nodes, &failed);
+    return failed ? ckpt_fail_memory(err) : CKPT_OK;
 }

@@ -188,4 +188,12 @@ bool ckpt_value_as_int(const ckpt_value *v, int64_t *out);
  */
 bool ckpt_value_equal(const ckpt_value *a, const ckpt_value *b, uint64_t max_nodes);
 
+/*
+ * The same, for messages that state a difference: memory that runs out is none.
+ *
+ * Errors   CKPT_ELIMIT
+ */
+int ckpt_value_compare(bool *equal, const ckpt_value *a, const ckpt_value *b, uint64_t max_nodes,
+                       ckpt_err *err);
+
 #endif

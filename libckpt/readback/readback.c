@@ -397,13 +397,15 @@ static int cl_ranked(ckpt_claim_work *w, const ckpt_state *a, const ckpt_ranked 
         bool same = !r->at || (own && own->at);
         char path[CKPT_CLAIM_PATH];
 
-        for (uint32_t i = 0; same && r->at && i < a->world; i++) {
+        for (uint32_t i = 0; rc == CKPT_OK && same && r->at && i < a->world; i++) {
             const ckpt_value *p = r->at[i], *q = own->at[i];
             bool bytes = p && q && p->kind == CKPT_V_TENSOR && q->kind == CKPT_V_TENSOR;
-            same = bytes || ckpt_value_equal(p, q, 1 << 16);
+            if (!bytes)
+                rc = ckpt_value_compare(&same, p, q, 1 << 16, w->err);
         }
         (void)snprintf(path, sizeof path, "%s.%.200s", group, r->key->as.text.at);
-        rc = same ? CKPT_OK : ckpt_claim_differs(w, path, "has another value on a rank");
+        if (rc == CKPT_OK && !same)
+            rc = ckpt_claim_differs(w, path, "has another value on a rank");
     }
     return rc;
 }

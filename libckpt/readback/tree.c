@@ -138,12 +138,17 @@ static int clt_object(ckpt_claim_work *w, const char *path, const ckpt_value *a,
                       const ckpt_value *b, unsigned depth)
 {
     const ckpt_object *x = a->as.object, *y = b->as.object;
+    bool equal = false;
+    int rc = ckpt_value_compare(&equal, x->cls, y->cls, CLT_NODES, w->err);
 
-    if (!ckpt_value_equal(x->cls, y->cls, CLT_NODES) || !x->state || !y->state ||
-        ckpt_value_map(x->state).n == 0)
-        return ckpt_value_equal(a, b, CLT_NODES) ? (w->to->claim.n_carried++, CKPT_OK)
-                                                 : ckpt_claim_differs(w, path, "is another object");
-    return clt_value(w, path, x->state, y->state, depth + 1);
+    if (rc == CKPT_OK && equal && x->state && y->state && ckpt_value_map(x->state).n > 0)
+        return clt_value(w, path, x->state, y->state, depth + 1);
+    if (rc == CKPT_OK)
+        rc = ckpt_value_compare(&equal, a, b, CLT_NODES, w->err);
+    if (rc != CKPT_OK || !equal)
+        return rc == CKPT_OK ? ckpt_claim_differs(w, path, "is another object") : rc;
+    w->to->claim.n_carried++;
+    return CKPT_OK;
 }
 
 static int clt_dict(ckpt_claim_work *w, const char *path, const ckpt_value *a, const ckpt_value *b,
@@ -190,7 +195,7 @@ static bool clt_is_seq(const ckpt_value *v)
 static int clt_value(ckpt_claim_work *w, const char *path, const ckpt_value *a, const ckpt_value *b,
                      unsigned depth)
 {
-    bool close = depth < CLT_DEPTH && w->budget > 0;
+    bool close = depth < CLT_DEPTH && w->budget > 0, equal = false;
 
     if (!a)
         return CKPT_OK;
@@ -211,8 +216,9 @@ static int clt_value(ckpt_claim_work *w, const char *path, const ckpt_value *a, 
         return clt_seq(w, path, a, b, depth);
     if (close && a->kind == CKPT_V_OBJECT && b->kind == CKPT_V_OBJECT)
         return clt_object(w, path, a, b, depth);
-    if (!ckpt_value_equal(a, b, CLT_NODES))
-        return ckpt_claim_differs(w, path, "has another value");
+    int rc = ckpt_value_compare(&equal, a, b, CLT_NODES, w->err);
+    if (rc != CKPT_OK || !equal)
+        return rc == CKPT_OK ? ckpt_claim_differs(w, path, "has another value") : rc;
     w->to->claim.n_carried += ckpt_claim_leaves(a);
     return CKPT_OK;
 }
