@@ -35,7 +35,8 @@ static bool mmp_ends(const char *name, const char *end)
 /* The type of a tensor in a file of this type; gemma: the projector is Gemma 3's. */
 static ckpt_dtype mmp_type(const ckpt_tensor *t, ckpt_dtype of_file, bool gemma)
 {
-    const bool patches = strstr(t->name, ".patch_embd.weight") != NULL;
+    const bool patches =
+        strstr(t->name, ".patch_embd.weight") || strstr(t->name, ".patch_merger.weight");
 
     if (t->ndim <= 1 || mmp_ends(t->name, "_norm.weight"))
         return CKPT_F32;

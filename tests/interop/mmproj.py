@@ -27,6 +27,16 @@ CONVERT = '''
 import json, runpy, sys
 llama, jobs = sys.argv[1:]
 sys.path[:0] = [llama, llama + '/gguf-py']
+import conversion.base, conversion.llava
+choose = conversion.base.MmprojModel.filter_tensors.__func__
+
+
+def with_embeddings(cls, item):
+    """The converter's filter drops the language model's embeddings, a row of which its file must have for llama.cpp."""
+    return item if item[0].endswith('embed_tokens.weight') else choose(cls, item)
+
+
+conversion.llava.LlavaVisionModel.filter_tensors = classmethod(with_embeddings)
 for folder, out in json.loads(jobs):
     for dtype in 'f32', 'f16', 'bf16', 'q8_0':
         sys.argv = ['convert_hf_to_gguf.py', folder, '--mmproj', '--outfile', out + dtype, '--outtype', dtype]
@@ -34,7 +44,15 @@ for folder, out in json.loads(jobs):
 '''
 SIGLIP = {'hidden_size': 64, 'intermediate_size': 96, 'num_hidden_layers': 2, 'num_attention_heads': 2, 'image_size': 56, 'patch_size': 14}
 VIT = {'depth': 4, 'hidden_size': 64, 'intermediate_size': 96, 'num_heads': 2, 'out_hidden_size': 256}
+PIXTRAL = {'hidden_size': 64, 'intermediate_size': 96, 'num_hidden_layers': 3, 'num_attention_heads': 2, 'image_size': 64, 'patch_size': 16,
+           'model_type': 'pixtral'}
+MISTRAL = dict(LLAMA, num_hidden_layers=1, head_dim=64, model_type='mistral')
+# the number of the token that ends a row of an image, which llama.cpp's file has the embedding of
+BREAK = 12
 MODELS = {
+    'pixtral': ('Llava', {'text_config': MISTRAL, 'vision_config': dict(PIXTRAL, hidden_act='silu'), 'vision_feature_layer': -1,
+                          'vision_feature_select_strategy': 'full', 'image_token_index': 10}),
+    'mistral3': ('Mistral3', {'text_config': MISTRAL, 'vision_config': PIXTRAL}),
     'gemma3': ('Gemma3', {'mm_tokens_per_image': 4, 'text_config': dict(GEMMA, num_hidden_layers=1), 'vision_config': SIGLIP}),
     # as the hub has it: four patches in each direction become one token
     'gemma3_large': ('Gemma3', {'text_config': dict(GEMMA, num_hidden_layers=1), 'vision_config': dict(SIGLIP, image_size=896)}),
@@ -61,7 +79,8 @@ def hub(folder):
     path = os.path.join(other, 'model.safetensors')
     tensors = safetensors.torch.load_file(path)
     tower = 'vision_tower.'
-    tensors = {tower + 'vision_model.' + n[len(tower):] if n.startswith(tower) else n: t for n, t in tensors.items()}
+    if any('.encoder.layers.' in n for n in tensors): # SigLIP's
+        tensors = {tower + 'vision_model.' + n[len(tower):] if n.startswith(tower) else n: t for n, t in tensors.items()}
     safetensors.torch.save_file(tensors, path, {'format': 'pt'})
     path = os.path.join(other, 'config.json')
     with open(path, encoding='utf-8') as f:
@@ -85,6 +104,14 @@ def make(name, folder):
             p.normal_(0, 0.1)
     model.bfloat16().save_pretrained(folder)
     hub(folder)
+    if name in ('pixtral', 'mistral3'):
+        token = {'id': BREAK, 'content': '[IMG_BREAK]', 'special': True}
+        with open(os.path.join(folder, 'tokenizer.json'), 'w', encoding='utf-8') as f:
+            json.dump({'added_tokens': [token]}, f)
+        with open(os.path.join(folder, 'tokenizer_config.json'), 'w', encoding='utf-8') as f:
+            json.dump({}, f)
+        with open(os.path.join(hub_of(folder), 'tokenizer_config.json'), 'w', encoding='utf-8') as f:
+            json.dump({'added_tokens_decoder': {str(BREAK): token}}, f)
     images = {'image_mean': [0.5, 0.25, 0.125], 'image_std': [0.75, 0.5, 0.625], 'image_seq_length': 4 if name == 'gemma3' else 256}
     for each in folder, hub_of(folder):
         with open(os.path.join(each, 'preprocessor_config.json'), 'w', encoding='utf-8') as f:

@@ -241,6 +241,16 @@ static const ckpt_value *ex_item(ex_state *x, const ckpt_value *list, const ckpt
     return number->as.i >= 0 && (uint64_t)number->as.i < seq.n ? seq.at[number->as.i] : NULL;
 }
 
+static const ckpt_value *ex_token(ex_state *x, const ckpt_value *text)
+{
+    const ckpt_value *v = NULL;
+
+    if (text->kind != CKPT_V_STR)
+        return ex_fail(x, "token() needs a text in quotes");
+    x->rc = ckpt_rm_token(&v, x->f, text->as.text.at, x->err);
+    return v;
+}
+
 /* Round to F32, because programs that compute in F32 round at each step. */
 static const ckpt_value *ex_single(ex_state *x, const ckpt_value *a)
 {
@@ -272,6 +282,8 @@ static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_valu
         return ex_log(x, arg[0]);
     if (strcmp(name, "item") == 0)
         return ex_item(x, arg[0], arg[1]);
+    if (strcmp(name, "token") == 0)
+        return ex_token(x, arg[0]);
     if (strcmp(name, "len") == 0)
         return ex_made(x, ckpt_value_int(x->arena, (int64_t)ckpt_value_seq(arg[0]).n));
     return ex_fail(x, "unknown function");
@@ -279,8 +291,8 @@ static const ckpt_value *ex_apply(ex_state *x, const char *name, const ckpt_valu
 
 static bool ex_function(const char *name)
 {
-    static const char *const names[] = {"count", "shape", "floor", "ceil", "min", "max", "len",
-                                        "pow",   "tied",  "f32",   "had",  "log", "item"};
+    static const char *const names[] = {"count", "shape", "floor", "ceil", "min", "max",  "len",
+                                        "pow",   "tied",  "f32",   "had",  "log", "item", "token"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) == 0)

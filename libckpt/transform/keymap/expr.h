@@ -22,7 +22,8 @@ typedef struct ckpt_rm_facts {
     ckpt_remap *r;
     const ckpt_map *map;
     const ckpt_remap_how *how;
-    ckpt_arena *arena; /* arena of new values */
+    ckpt_arena *arena;  /* arena of new values */
+    const char *folder; /* of the model's files, with its slash; "" for the current one */
     /* config.json and params.json in the source's folder, and in that of how->like; or NULL */
     const ckpt_value *beside[4];
     /*
@@ -63,6 +64,14 @@ const ckpt_value *ckpt_rm_fact(const ckpt_rm_facts *f, const char *path);
 
 /* The value under a path in one configuration; NULL: it is missing, or config is NULL. */
 const ckpt_value *ckpt_rm_in(const ckpt_value *config, const char *path);
+
+/*
+ * The number of a special token, by the tokenizer's files in the source's folder.
+ *
+ * out     NULL: these have no such token
+ * Errors  CKPT_EFORMAT: a file is not JSON; CKPT_EIO; CKPT_ELIMIT
+ */
+int ckpt_rm_token(const ckpt_value **out, const ckpt_rm_facts *f, const char *text, ckpt_err *err);
 
 /* The value of the size of that name, or of ckpt_rm_fact. */
 const ckpt_value *ckpt_rm_named(const ckpt_rm_facts *f, const char *name);

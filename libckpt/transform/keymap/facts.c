@@ -141,8 +141,12 @@ int ckpt_rm_facts_open(ckpt_rm_facts *out, ckpt_remap *r, ckpt_map *map, const c
     const char *folder = fa_folder(map);
     int rc = folder ? CKPT_OK : ckpt_fail_memory(err);
 
-    *out = (ckpt_rm_facts){
-        .r = r, .map = map, .how = how, .arena = map->arena, .lora = ckpt_remap_lora(r, map)};
+    *out = (ckpt_rm_facts){.r = r,
+                           .map = map,
+                           .how = how,
+                           .arena = map->arena,
+                           .lora = ckpt_remap_lora(r, map),
+                           .folder = folder ? folder : ""};
     for (size_t i = 0; i < r->sizes.n; i++) {
         r->sizes.at[i].state = 0;
         r->sizes.at[i].value = NULL;

@@ -236,6 +236,7 @@ static void expressions(void **state)
         {"len(each(0, nobody))", 0},
         {"len(each(nobody, 1)) or 2", 2},
         {"2 if each(3, \"a\" if index == 1 or \"b\") == [\"b\", \"a\", \"b\"]", 2},
+        {"token(\"a\") or 3", 3},
         {"item(each(2, item([7, 8], 1 - index)), 0) or each(2, nobody)", 8},
     };
     const ckpt_remap_how how = {0};
