@@ -162,11 +162,17 @@ QL_INLINE ql_f ql_down_to(ql_f x, float low)
         _mm512_min_epu32(_mm512_castps_si512(x), _mm512_castps_si512(ql_all(low))));
 }
 
+// without optimization this intrinsic is a macro, whose mask changes its sign
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+
 /* The nearest integer, ties to even. */
 QL_INLINE ql_f ql_round(ql_f x)
 {
     return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
+
+#pragma GCC diagnostic pop
 
 /* The first eight lanes. */
 QL_INLINE qx_f ql_first(ql_f x)

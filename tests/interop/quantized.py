@@ -197,8 +197,10 @@ def gptq_inputs(a, tmp, dtype):
             config = {'quantization_config': {'quant_method': 'gptq', 'bits': bits, 'group_size': group, 'desc_act': True, 'sym': False,
                                               'checkpoint_format': 'gptq_v2' if v2 else 'gptq'},
                       'dtype': 'bfloat16', 'keeps': {'this': ['}', 1]}, 'model_type': kind, 'vocab_size': tokens, 'hidden_size': width}
-            if kind == 'gpt2':
+            if kind == 'gpt2': # a model lacks none of these
                 config['vocab_size'] = 50257
+                wanted.update({n: torch.ones(2) for n in ('wte.weight', 'wpe.weight', 'ln_f.weight', 'ln_f.bias')})
+                tensors.update({n: wanted[n] for n in list(wanted)[1:]})
             folder = write(os.path.join(tmp, '%s-%d%d%s%d' % (name, bits, v2, dtype, tokens)), tensors, config)
             problems += ['%s, %d bits, v2 %s: %s' % (name, bits, v2, p) for p in compare(a, folder, wanted, dtype)]
     return problems
