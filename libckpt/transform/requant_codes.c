@@ -43,9 +43,10 @@ static float rqc_whole(float x)
     return x + 12582912.0f - 12582912.0f;
 }
 
+/* NaN becomes the lower limit: 0 divided by a scale of 0, by which every code gives the bias. */
 static float rqc_clamp(float x, float low, float high)
 {
-    return x < low ? low : x > high ? high : x;
+    return !(x >= low) ? low : x > high ? high : x;
 }
 
 /* Lanes of a minimum or maximum, which compilers then keep in wide registers; a group is a multiple
