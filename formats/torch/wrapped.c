@@ -16,7 +16,8 @@
 #include "libckpt/base/dtype.h"
 #include "libckpt/transform/torchao.h"
 
-enum { WRP_DEPTH = 4 /* containers of a value that becomes JSON */ };
+/* The containers of an attribute, and the bytes of all attributes as JSON. */
+enum { WRP_DEPTH = 4, WRP_BYTES = 1 << 16 };
 
 static bool wrp_is_global(const ckpt_value *v, const char *name)
 {
@@ -57,7 +58,10 @@ bool ckpt_torch_is_wrapped(const ckpt_value *v)
 
 /* ---- attributes as JSON ---- */
 
-/* Append a value; false: no memory, or a value that has no such form, which becomes null. */
+/*
+ * Append a value; one that has no such form becomes null. False: no memory, or a limit. Nested
+ * lists that share their items would become far longer than their pickle.
+ */
 static bool wrp_json(ckpt_bytes *out, const ckpt_value *v, unsigned depth)
 {
     const ckpt_seq s = ckpt_value_seq(v);
@@ -75,9 +79,10 @@ static bool wrp_json(ckpt_bytes *out, const ckpt_value *v, unsigned depth)
     case CKPT_V_LIST:
     case CKPT_V_TUPLE:
     case CKPT_V_SIZE:
-        ok = depth < WRP_DEPTH && ckpt_bytes_printf(out, "[");
+        ok = depth < WRP_DEPTH && out->n < WRP_BYTES && ckpt_bytes_printf(out, "[");
         for (uint64_t i = 0; ok && i < s.n; i++)
-            ok = ckpt_bytes_printf(out, "%s", i ? ", " : "") && wrp_json(out, s.at[i], depth + 1);
+            ok = out->n < WRP_BYTES && ckpt_bytes_printf(out, "%s", i ? ", " : "") &&
+                 wrp_json(out, s.at[i], depth + 1);
         return ok && ckpt_bytes_printf(out, "]");
     default:
         return ckpt_bytes_printf(out, "null");
@@ -101,6 +106,7 @@ static int wrp_text(ckpt_torch_wrapped *w, ckpt_arena *arena, ckpt_dtype dtype, 
                     ckpt_err *err)
 {
     ckpt_bytes text = {0};
+    const char *odd = NULL; // an attribute that reached a limit, or memory
     bool ok = ckpt_bytes_printf(&text, "{\"_type\": \"%s\", \"_tensor_data_names\": [", w->type);
 
     for (uint32_t i = 0; ok && i < w->n_parts; i++)
@@ -112,13 +118,21 @@ static int wrp_text(ckpt_torch_wrapped *w, ckpt_arena *arena, ckpt_dtype dtype, 
     for (uint64_t i = 0; ok && i < state.n; i++) {
         const ckpt_value *key = state.at[i].key;
 
-        if (key->kind == CKPT_V_STR && wrp_is_read(key->as.text.at))
-            ok = ckpt_bytes_printf(&text, ", \"%s\": ", key->as.text.at) &&
-                 wrp_json(&text, state.at[i].value, 0);
+        if (key->kind != CKPT_V_STR || !wrp_is_read(key->as.text.at))
+            continue;
+        ok = ckpt_bytes_printf(&text, ", \"%s\": ", key->as.text.at) &&
+             wrp_json(&text, state.at[i].value, 0);
+        if (!ok)
+            odd = key->as.text.at;
     }
     ok = ok && ckpt_bytes_printf(&text, "}}") && ckpt_bytes_add(&text, "", 1);
     w->text = ok ? ckpt_arena_copy(arena, text.at, text.n) : NULL;
     ckpt_vec_free(&text);
+    if (odd)
+        return ckpt_fail(err, CKPT_ELIMIT,
+                         "the attribute %.40s of a tensor of class %.100s has more than %d nested "
+                         "lists or %d bytes, or memory is exhausted",
+                         odd, w->type, (int)WRP_DEPTH, (int)WRP_BYTES);
     return w->text ? CKPT_OK : ckpt_fail_memory(err);
 }
 

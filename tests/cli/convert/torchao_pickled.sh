@@ -113,6 +113,18 @@ for name, kind, shape, change in (
         ('quoted', 'Int8Tensor', [2, 4], {'x", "y': S}), ('nul', 'Int8Tensor', [2, 4], {'x\0': S}),
         ('many', 'Int8Tensor', [2, 4], {'p%d' % i: S for i in range(5)})):
     save(name + '.pt', {'a.weight': wrapped(kind, shape, **{k: v for k, v in dict(good, **change).items() if v is not None})})
+deep, loop, shared = [1], [], 7
+for _ in range(60):
+    deep = [deep]
+loop.append(loop)
+for _ in range(4):
+    shared = [shared] * 3000
+for name, change in (('deep', {'block_size': deep}), ('loop', {'block_size': loop}), ('shared', {'block_size': shared}),
+                     ('zero', {'block_size': [0, 0]}), ('huge', {'block_size': [1 << 62, 1 << 62]}), ('no_scales', {'scale': tensor('f', [0], [])}),
+                     ('scale_of_scales', {'scale': weight}), ('overflow', {'qdata': tensor('b', [1 << 62, 4], [1] * 8)})):
+    save(name + '.pt', {'a.weight': wrapped('Int8Tensor', [2, 4], **dict(good, **change))})
+for name, change in ('mx_zero', {'block_size': 0}), ('mx_huge', {'block_size': 1 << 62}):
+    save(name + '.pt', {'a.weight': wrapped('MXTensor', [1, 32], **dict(mx, **change))})
 for name, change in ('wide', {'block_size': 64}), ('few', {'scale': tensor('B', [1, 2], [1, 1])}), ('fp6', {'elem_dtype': 'fp6_e2m3'}), (
         'e4m3', {'elem_dtype': Named('float8_e4m3fn')}), ('swizzled', {'is_swizzled_scales': True}):
     save(name + '.pt', {'a.weight': wrapped('MXTensor', [1, 32], **dict(mx, **change))})
@@ -125,7 +137,8 @@ done
 ckpt convert -q good.pt out.safetensors && ckpt ls out.safetensors
 ckpt verify -q out.safetensors --made-from good.pt && echo made
 echo "== refused"
-for f in quoted nul shape no_scale no_data blocks no_blocks smoothed other many wide few fp6 e4m3 swizzled; do
+for f in quoted nul shape no_scale no_data blocks no_blocks smoothed other many wide few fp6 e4m3 swizzled \
+    deep loop shared zero huge no_scales scale_of_scales overflow mx_zero mx_huge; do
     ckpt convert -qf $f.pt out.safetensors
     echo "$f $?"
 done 2>&1
