@@ -69,7 +69,7 @@ const ckpt_value *ckpt_rm_in(const ckpt_value *config, const char *path);
  * The number of a special token, by the tokenizer's files in the source's folder.
  *
  * out     NULL: these have no such token
- * Errors  CKPT_EFORMAT: a file is not JSON; CKPT_EIO; CKPT_ELIMIT
+ * Errors  CKPT_EMISMATCH: the files differ; CKPT_EFORMAT: a file is not JSON; CKPT_EIO; CKPT_ELIMIT
  */
 int ckpt_rm_token(const ckpt_value **out, const ckpt_rm_facts *f, const char *text, ckpt_err *err);
 

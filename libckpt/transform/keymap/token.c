@@ -3,6 +3,7 @@
  * token.c: finds the number of a special token in the tokenizer's files beside a model.
  */
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "libckpt/base/number.h"
@@ -62,19 +63,27 @@ int ckpt_rm_token(const ckpt_value **out, const ckpt_rm_facts *f, const char *te
     int rc = CKPT_OK;
 
     *out = NULL;
-    for (size_t i = 0; rc == CKPT_OK && number < 0 && i < sizeof from / sizeof *from; i++) {
+    for (size_t i = 0; rc == CKPT_OK && i < sizeof from / sizeof *from; i++) {
         // a tokenizer is large, and one number of it is wanted
         ckpt_arena *scratch = ckpt_arena_new(UINT64_C(4) * TOK_BYTES);
         const char *path =
             scratch ? ckpt_arena_printf(scratch, "%s%s", f->folder, from[i].file) : NULL;
         ckpt_value *v = NULL;
+        int64_t own = -1;
         bool there = false;
 
         rc = path ? ckpt_address_there(path, &there, err) : ckpt_fail_memory(err);
         if (rc == CKPT_OK && there)
             rc = ckpt_json_read(&v, scratch, path, TOK_BYTES, err);
-        if (rc == CKPT_OK && v && !tok_number(from[i].find(v, text), &number))
-            number = -1;
+        if (rc == CKPT_OK && v && tok_number(from[i].find(v, text), &own) && own >= 0) {
+            if (number >= 0 && own != number)
+                rc = ckpt_fail(err, CKPT_EMISMATCH,
+                               "%s: the token %.80s has the number %" PRId64 ", but %" PRId64
+                               " in %s: a file is of another model; copy both "
+                               "from this model",
+                               path, text, own, number, from[0].file);
+            number = own;
+        }
         ckpt_arena_free(scratch);
     }
     if (rc == CKPT_OK && number >= 0) {

@@ -49,9 +49,11 @@ row() {
     ckpt cat -qa --raw pix language_model.model.embed_tokens.weight | tail -c +$((24 * $1 + 1)) | head -c 24 | cksum
 }
 row 5
-echo "-- tokenizer_config.json comes first; other forms; no such token; beyond the embeddings; no tokenizer"
+echo "-- two files that differ; tokenizer_config.json alone; other forms; no such token; beyond the embeddings; no tokenizer"
 echo '{"added_tokens_decoder": {"2": {"content": "[IMG_BREAK]"}}}' >pix/tokenizer_config.json
-ckpt convert -qf pix mmproj.gguf --to mmproj && row 2
+ckpt convert -q pix x.gguf --to mmproj || echo "status $?"
+mv pix/tokenizer.json . && ckpt convert -qf pix mmproj.gguf --to mmproj && row 2
+mv tokenizer.json pix
 for text in '{"added_tokens_decoder": {"x": {"content": "[IMG_BREAK]"}}}' '{"added_tokens_decoder": [1]}' '{"added_tokens_decoder": {"2": 7}}' '[]'; do
     echo "$text" >pix/tokenizer_config.json
     ckpt convert -qf pix mmproj.gguf --to mmproj && row 5
@@ -67,7 +69,7 @@ echo '{"added_tokens": [{"id": 5, "content": "[IMG]"}]}' >pix/tokenizer.json
 ckpt convert -q pix x.gguf --to mmproj || echo "status $?"
 rm pix/tokenizer.json
 ckpt convert -q pix x.gguf --to mmproj || echo "status $?"
-ckpt convert -q pix x.gguf --to mmproj --size break=5 && ckpt ls x.gguf | grep img_break
+ckpt convert -q pix x.gguf --to mmproj --size img_break=5 && ckpt ls x.gguf | grep img_break
 echo "-- another layer of the tower, as LLaVA 1.5 has it"
 sed -i 's/"vision_feature_layer": -1/"vision_feature_layer": -2/' pix/config.json
-ckpt convert -qf pix x.gguf --to mmproj --size break=5 || echo "status $?"
+ckpt convert -qf pix x.gguf --to mmproj --size img_break=5 || echo "status $?"
