@@ -113,9 +113,10 @@ typedef struct zt_token_file {
 int zt_tokens_width(const zt_token_file *f, unsigned *width, const char **other, ckpt_err *err);
 
 /*
- * Add the name of a part that is no input to s->unused, once; a long list ends with "...".
+ * List the name of a column, member or tensor that the model does not take, once, in s->unused. A
+ * long list ends with "...".
  *
- * what   the kind of all such parts of this file: "tensors"
+ * what   "columns", "members" or "tensors", the same for all names of a file
  */
 void zt_unused_add(zt_source *s, const char *what, const char *name);
 

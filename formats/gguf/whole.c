@@ -77,7 +77,7 @@ static int gz_count(const ckpt_map *map, uint64_t known, uint64_t *here, uint64_
     return CKPT_OK;
 }
 
-/* An architecture whose blocks all have the same tensors, and those that it has outside of them. */
+/* An architecture with the same tensors in all blocks; outer: its tensors outside of the blocks. */
 typedef struct gz_uniform {
     const char *arch;
     const char *outer[4];

@@ -56,7 +56,8 @@ static const char *const hfp_uniform[] = {
     NULL};
 
 /*
- * Types whose layers of equal layer_types have the same names (tests/interop/uniform_layers.py);
+ * Types in which layers with the same entry of layer_types have tensors of the same names
+ * (tests/interop/uniform_layers.py);
  * period: the default of full_attention_interval, which older configurations have instead.
  */
 static const struct {

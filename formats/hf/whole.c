@@ -116,7 +116,7 @@ static bool hfc_is_of(const ckpt_hf_stack *stack, const hfc_part *part)
 static const char *const hfc_shared[] = {"num_kv_shared_layers", "attention_k_eq_v", "use_cla",
                                          NULL};
 
-/* Number the kinds of `said` layers of which each period-th has full attention. */
+/* Give each of `said` layers a kind: 1 if it is a period-th one, with full attention, else 0. */
 static int hfc_period(uint32_t **kinds, size_t *n, uint64_t said, int64_t period, ckpt_err *err)
 {
     *n = period > 0 && said <= CKPT_HF_LAYERS / 64 ? (size_t)said : 0;

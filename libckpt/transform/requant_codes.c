@@ -43,7 +43,7 @@ static float rqc_whole(float x)
     return x + 12582912.0f - 12582912.0f;
 }
 
-/* NaN becomes the lower limit: 0 divided by a scale of 0, by which every code gives the bias. */
+/* NaN becomes the lower limit: it is 0 / 0 if the scale is 0, and all codes then mean the bias. */
 static float rqc_clamp(float x, float low, float high)
 {
     return !(x >= low) ? low : x > high ? high : x;
