@@ -267,9 +267,10 @@ static void pk_skip(ckpt_pk_machine *m, const uint8_t *length, uint8_t *recalled
     uint64_t n = *n_slots;
 
     while ((size_t)(end - s) >= PK_SHORT) {
-        if (*s == 0x94) {
-            n++;
-            s++;
+        // most opcodes have a fixed length, MEMOIZE among them
+        if (length[*s] > 0) {
+            n += *s == 0x94;
+            s += length[*s];
         } else if (*s == 'h') {
             pk_note_slot(recalled, s[1], n);
             s += 2;
@@ -278,8 +279,6 @@ static void pk_skip(ckpt_pk_machine *m, const uint8_t *length, uint8_t *recalled
                          s[1] | (uint64_t)s[2] << 8 | (uint64_t)s[3] << 16 | (uint64_t)s[4] << 24,
                          n);
             s += 5;
-        } else if (length[*s] > 0) {
-            s += length[*s];
         } else if (*s == 0x8C && s[1] <= end - s - 2) {
             s += 2 + s[1];
         } else {

@@ -87,6 +87,19 @@ static bool ptk_are_taken(const ckpt_seq *items)
     return items->n >= 2;
 }
 
+/*
+ * Free the items from the first one that may be freed.  The items before it are kept, with a value
+ * between them (the name of a file, which later objects repeat), or are in an older block.
+ */
+static void ptk_free_items(ckpt_pk_machine *m, const ckpt_seq *items)
+{
+    uint64_t i = 0;
+
+    // items are made one after another, so an item's successors and their parts follow it
+    while (i < items->n && !ckpt_arena_rewind(m->p.arena, items->at[i], m->kept))
+        i++;
+}
+
 int ckpt_pk_take_items(ckpt_pk_machine *m, ckpt_seq *items, bool are_pairs)
 {
     ckpt_value *v, *cls;
@@ -98,8 +111,7 @@ int ckpt_pk_take_items(ckpt_pk_machine *m, ckpt_seq *items, bool are_pairs)
     cls = items->at[0]->state;
     if (m->n_kept != m->p.names.n + m->p.out->storages.n)
         ptk_keep(m);
-    // the first item is the oldest value above the MARK; if it is older, a memo slot keeps it
-    (void)ckpt_arena_rewind(m->p.arena, items->at[0], m->kept);
+    ptk_free_items(m, items);
     v = ckpt_pk_node(&m->p, CKPT_V_INT);
     if (!v)
         return CKPT_ELIMIT;
