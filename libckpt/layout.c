@@ -479,6 +479,8 @@ int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
         *out = NULL;
     target = &own;
     if (rc == CKPT_OK)
+        rc = ckpt_map_readable(from, err);
+    if (rc == CKPT_OK)
         rc = ckpt_target_check(target, err);
     if (rc == CKPT_OK)
         rc = lay_quantized(from, target, err);

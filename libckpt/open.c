@@ -626,6 +626,7 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
         ckpt_map_free(map);
         return rc;
     }
+    map->outline = opts->outline; // now, because drivers read small tensors
     *out = map;
     return CKPT_OK;
 }

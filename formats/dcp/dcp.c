@@ -28,11 +28,12 @@ typedef struct dcp_reader {
     ckpt_dcp_metadata meta;
     ckpt_dcp_role *role; /* roles of meta.item */
     bool has_optimizer;
-    size_t n_inside;  /* number of tensor storages inside objects */
-    bool lost;        /* a data file is missing, and is recorded as a finding */
-    uint32_t *file;   /* by index in meta.file: number of the file in the map */
-    ckpt_io *io;      /* the data file read last */
-    uint32_t io_file; /* index of that file in meta.file */
+    size_t n_inside;   /* number of tensor storages inside objects */
+    bool lost;         /* a data file is missing, and is recorded as a finding */
+    ckpt_arena *boxes; /* for the boxes of a tensor: the map's, or one that is freed afterwards */
+    uint32_t *file;    /* by index in meta.file: number of the file in the map */
+    ckpt_io *io;       /* the data file read last */
+    uint32_t io_file;  /* index of that file in meta.file */
     ckpt_err *err;
 } dcp_reader;
 
@@ -135,11 +136,11 @@ static dcp_span *dcp_spans(const ckpt_dcp_metadata *meta)
     dcp_span *span = ckpt_alloc((meta->file.n + 1) * sizeof *span);
 
     for (size_t i = 0; span && i < meta->chunk.n; i++) {
-        const ckpt_dcp_place *p = &meta->chunk.at[i].place;
-        dcp_span *s = &span[p->file];
-        uint64_t end = p->n <= UINT64_MAX - p->at ? p->at + p->n : UINT64_MAX;
+        const ckpt_dcp_place p = ckpt_dcp_place_of(meta, i);
+        dcp_span *s = &span[p.file];
+        uint64_t end = p.n <= UINT64_MAX - p.at ? p.at + p.n : UINT64_MAX;
 
-        s->last = p->at > s->last ? p->at : s->last;
+        s->last = p.at > s->last ? p.at : s->last;
         s->end = end > s->end ? end : s->end;
     }
     return span;
@@ -325,10 +326,10 @@ static int dcp_source(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_c
                              "%s: a chunk of %.200s has a part of its rows, which %s packs",
                              file->path, item->name.at, ckpt_dtype_name(item->dtype));
     }
-    if (!dcp_box(&s, e, item, c, r->map->arena))
+    if (!dcp_box(&s, e, item, c, r->boxes))
         return ckpt_fail_memory(r->err);
     s.file = r->file[c->place.file];
-    return ckpt_map_add_source(r->map, &s, &e->source, r->err);
+    return ckpt_map_push_source(r->map, &s, &e->source, r->err);
 }
 
 /* Compare boxes by their first element in row-major order, because ranks write in any order. */
@@ -380,6 +381,48 @@ static int dcp_back(dcp_reader *r, ckpt_tensor *t, const ckpt_extent *extent, ui
     return t->extent ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
+/* Make the extents of a tensor's chunks, in the order of their elements; *n is their number. */
+static int dcp_extents(dcp_reader *r, const ckpt_dcp_item *item, ckpt_extent *extent, uint32_t *n)
+{
+    bool sorted = true; // most writers list chunks by position
+    int rc = CKPT_OK;
+
+    *n = 0;
+    for (size_t i = 0; rc == CKPT_OK && i < item->n; i++) {
+        const ckpt_dcp_chunk c = ckpt_dcp_chunk_at(&r->meta, item->first + i);
+        if (!ckpt_dcp_is_empty(item, &c))
+            rc = dcp_source(r, item, &c, &extent[(*n)++]);
+        sorted =
+            sorted && (rc != CKPT_OK || *n < 2 || dcp_order(&extent[*n - 2], &extent[*n - 1]) < 0);
+    }
+    if (rc == CKPT_OK && !sorted)
+        qsort(extent, *n, sizeof *extent, dcp_order);
+    return rc;
+}
+
+/* Check a tensor's extents, and leave them and their sources out (ckpt_open_opts.outline). */
+static int dcp_outline(dcp_reader *r, ckpt_tensor *t, const ckpt_dcp_item *item,
+                       ckpt_extent *extent)
+{
+    const size_t n_sources = r->map->sources.n;
+    int rc;
+
+    r->boxes = ckpt_arena_new(0);
+    if (!r->boxes)
+        return ckpt_fail_memory(r->err);
+    t->extent = extent;
+    rc = dcp_extents(r, item, extent, &t->n_extents);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_check_tensor(r->map, t, r->err);
+    ckpt_arena_free(r->boxes);
+    r->boxes = r->map->arena;
+    r->map->sources.n = n_sources;
+    t->extent = NULL;
+    t->n_extents = 0;
+    t->flags |= CKPT_TENSOR_OUTLINE;
+    return rc;
+}
+
 /* Add a tensor with one box per chunk. */
 static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_role *role)
 {
@@ -390,24 +433,20 @@ static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_r
                         .flags = item->flags};
     const char *name = dcp_name(r->map->arena, item, role);
     ckpt_extent *extent = ckpt_alloc((item->n + 1) * sizeof *extent);
+    // a tensor with one chunk may be a value of the tree, which refers to its source
+    const bool outline = r->opts->outline && item->n > 1;
     ckpt_tensor *t;
-    uint32_t n = 0;
-    bool sorted = true; // most writers list chunks by position
+    uint32_t n;
     int rc = extent && name ? CKPT_OK : ckpt_fail_memory(r->err);
 
     if (rc == CKPT_OK)
         rc = ckpt_map_add(r->map, name, strlen(name), &like, &t, r->err);
-    for (size_t i = 0; rc == CKPT_OK && i < item->n; i++) {
-        const ckpt_dcp_chunk *c = &r->meta.chunk.at[item->first + i];
-        if (!ckpt_dcp_is_empty(item, c))
-            rc = dcp_source(r, item, c, &extent[n++]);
-        sorted =
-            sorted && (rc != CKPT_OK || n < 2 || dcp_order(&extent[n - 2], &extent[n - 1]) < 0);
+    if (rc == CKPT_OK && outline) {
+        rc = dcp_outline(r, t, item, extent);
+    } else if (rc == CKPT_OK) {
+        rc = dcp_extents(r, item, extent, &n);
+        rc = rc == CKPT_OK ? dcp_back(r, t, extent, n) : rc;
     }
-    if (rc == CKPT_OK && !sorted)
-        qsort(extent, n, sizeof *extent, dcp_order);
-    if (rc == CKPT_OK)
-        rc = dcp_back(r, t, extent, n);
     ckpt_free(extent);
     return rc;
 }
@@ -421,12 +460,12 @@ typedef struct dcp_read_object {
 /* Read an object; tensors inside it become sources of the map. */
 static int dcp_object(dcp_reader *r, const ckpt_dcp_item *item, ckpt_value **out)
 {
-    const ckpt_dcp_place *place = &r->meta.chunk.at[item->first].place;
+    const ckpt_dcp_place place = ckpt_dcp_place_of(&r->meta, item->first);
     size_t had = r->map->sources.n;
-    int rc = dcp_open(r, place->file);
+    int rc = dcp_open(r, place.file);
 
     if (rc == CKPT_OK)
-        rc = ckpt_dcp_object(out, r->map, r->io, r->file[place->file], place, r->err);
+        rc = ckpt_dcp_object(out, r->map, r->io, r->file[place.file], &place, r->err);
     r->n_inside += r->map->sources.n - had;
     return rc;
 }
@@ -435,13 +474,13 @@ static int dcp_object(dcp_reader *r, const ckpt_dcp_item *item, ckpt_value **out
 static int dcp_same_object(dcp_reader *r, const ckpt_dcp_item *item, ckpt_value **out,
                            dcp_read_object *last)
 {
-    const ckpt_dcp_place *place = &r->meta.chunk.at[item->first].place;
+    const ckpt_dcp_place place = ckpt_dcp_place_of(&r->meta, item->first);
     int rc = CKPT_OK;
 
-    if (!last->value || last->place.file != place->file || last->place.at != place->at ||
-        last->place.n != place->n)
+    if (!last->value || last->place.file != place.file || last->place.at != place.at ||
+        last->place.n != place.n)
         rc = dcp_object(r, item, &last->value);
-    last->place = *place;
+    last->place = place;
     *out = last->value;
     return rc;
 }
@@ -501,7 +540,7 @@ static uint32_t dcp_writer(const ckpt_dcp_metadata *meta, const ckpt_dcp_item *i
     uint32_t first = UINT32_MAX;
 
     for (size_t i = 0; i < item->n; i++) {
-        uint32_t file = meta->chunk.at[item->first + i].place.file;
+        uint32_t file = ckpt_dcp_place_of(meta, item->first + i).file;
         first = file < first ? file : first;
     }
     return first;
@@ -663,7 +702,7 @@ int ckpt_dcp_read(ckpt_map *map, const ckpt_listing *list, const ckpt_open_opts 
                   ckpt_dcp_roles_fn *roles, ckpt_err *err)
 {
     assert(map && list && opts && roles);
-    dcp_reader r = {.map = map, .list = list, .opts = opts, .err = err};
+    dcp_reader r = {.map = map, .list = list, .opts = opts, .boxes = map->arena, .err = err};
 
     map->settle = ckpt_dcp_settle;
     int rc = dcp_read(&r, roles);

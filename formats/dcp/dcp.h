@@ -5,6 +5,7 @@
  *
  *     metadata.c  reads .metadata: items, their chunks, and the entry of each chunk
  *     parts.c     reads the small objects of .metadata, one set per chunk
+ *     chunks.c    keeps chunks as rows
  *     entry.c reads one entry of a data file: a complete torch archive at an offset
  *     layout.c    decides which items are weights, moments, settings
  *     dcp.c       the reader: files, tensors with their extents
@@ -26,11 +27,12 @@
 #ifndef CKPT_FORMATS_DCP_H
 #define CKPT_FORMATS_DCP_H
 
+#include "libckpt/base/index.h"
 #include "libckpt/base/vec.h"
 #include "libckpt/format.h"
 #include "libckpt/map/state.h"
 
-/* An entry of a data file. */
+/* The position of an entry in a data file. */
 typedef struct ckpt_dcp_place {
     uint32_t file;  /* index in ckpt_dcp_metadata.file */
     uint64_t at, n; /* bytes: offset, length */
@@ -38,9 +40,36 @@ typedef struct ckpt_dcp_place {
 
 /* A box of a tensor, and the entry with its bytes. */
 typedef struct ckpt_dcp_chunk {
-    const uint64_t *start, *count; /* elements, one value per axis of the tensor */
+    const uint64_t *start, *count; /* elements, one value per axis of the tensor; NULL: an object */
     ckpt_dcp_place place;
 } ckpt_dcp_chunk;
+
+/*
+ * The form in which chunks are kept, because there can be millions of them: lists of numbers
+ * repeat from tensor to tensor, and are stored once.
+ */
+typedef struct ckpt_dcp_row {
+    uint32_t start, count; /* indexes in ckpt_dcp_metadata.list; CKPT_INDEX_NONE: an object */
+    uint32_t entry;        /* index in ckpt_dcp_metadata.entry */
+} ckpt_dcp_row;
+
+/* A list of sizes or offsets in elements, one per axis; in the arena. */
+typedef struct ckpt_dcp_list {
+    const uint64_t *at;
+    uint32_t n;
+} ckpt_dcp_list;
+
+/*
+ * A pair of storage_data while .metadata is read: the key (MetadataIndex) and the position
+ * (_StorageInfo); later the position alone.
+ */
+typedef struct ckpt_dcp_entry {
+    uint64_t at, n;    /* bytes: offset, length */
+    uint32_t file;     /* while it is read: index in ckpt_dcp_parts.text; then: in .file */
+    uint32_t name;     /* index in ckpt_dcp_parts.text */
+    uint32_t offset;   /* index in ckpt_dcp_metadata.list; CKPT_INDEX_NONE: no axes */
+    bool listed, used; /* storage_data has it; a chunk is in it */
+} ckpt_dcp_entry;
 
 /* A tensor, or an object stored as bytes. */
 typedef struct ckpt_dcp_item {
@@ -66,7 +95,9 @@ void ckpt_dcp_packed_rows(ckpt_extent *e, ckpt_axis *axis, const uint64_t *shape
 bool ckpt_dcp_is_empty(const ckpt_dcp_item *item, const ckpt_dcp_chunk *c);
 
 CKPT_VEC(ckpt_dcp_items, ckpt_dcp_item);
-CKPT_VEC(ckpt_dcp_chunks, ckpt_dcp_chunk);
+CKPT_VEC(ckpt_dcp_rows, ckpt_dcp_row);
+CKPT_VEC(ckpt_dcp_lists, ckpt_dcp_list);
+CKPT_VEC(ckpt_dcp_entries, ckpt_dcp_entry);
 /*
  * A data file: its name in the folder of its .metadata, and its path below the checkpoint's folder.
  */
@@ -80,7 +111,9 @@ CKPT_VEC(ckpt_dcp_files, ckpt_dcp_file);
 /* The content of .metadata.  Texts and paths live in the arena given to the reader. */
 typedef struct ckpt_dcp_metadata {
     ckpt_dcp_items item; /* in the order of the program's dicts */
-    ckpt_dcp_chunks chunk;
+    ckpt_dcp_rows chunk;
+    ckpt_dcp_lists list;
+    ckpt_dcp_entries entry;
     ckpt_dcp_files file; /* data files in the order of first use */
     size_t n_loose;      /* number of entries of storage_data that belong to no item */
     const char *loose;   /* name of the first such entry */
@@ -89,6 +122,13 @@ typedef struct ckpt_dcp_metadata {
 } ckpt_dcp_metadata;
 
 #define CKPT_DCP_METADATA ".metadata"
+
+/* Chunk i, and its place alone. */
+ckpt_dcp_chunk ckpt_dcp_chunk_at(const ckpt_dcp_metadata *m, size_t i);
+ckpt_dcp_place ckpt_dcp_place_of(const ckpt_dcp_metadata *m, size_t i);
+
+/* Append a chunk; start and count are not copied.  false: no memory. */
+bool ckpt_dcp_add_chunk(ckpt_dcp_metadata *m, const ckpt_dcp_chunk *chunk, uint32_t ndim);
 
 /*
  * Append the content of a .metadata to *out; a zeroed struct is empty.
@@ -237,7 +277,7 @@ typedef int ckpt_dcp_roles_fn(ckpt_dcp_role *out, const ckpt_dcp_metadata *m, ck
 /*
  * Read .metadata of a folder (or of accelerate's pair) into a map: files, tensors with the roles
  * from `roles`, and the tree of values.  Moments are read only with with_optimizer.  The map gets
- * no state.
+ * no state.  Callers that need the tensors' extents pass opts without `outline`.
  *
  * Errors  those of .metadata and of objects; CKPT_EMISSING: a data file is missing;
  *         CKPT_EMISMATCH: chunks overlap or leave holes

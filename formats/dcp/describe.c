@@ -172,8 +172,10 @@ static ckpt_value *dds_description(dds_maker *m, const ckpt_dcp_metadata *from,
         return dds_object(m, CKPT_BY_NEWOBJ, m->bytes, m->empty, NULL);
     state = dds_new(m, CKPT_V_DICT);
     chunks = dds_new(m, CKPT_V_LIST);
-    for (size_t i = 0; i < item->n; i++)
-        dds_item(m, chunks, dds_chunk(m, item, &from->chunk.at[item->first + i]));
+    for (size_t i = 0; i < item->n; i++) {
+        const ckpt_dcp_chunk c = ckpt_dcp_chunk_at(from, item->first + i);
+        dds_item(m, chunks, dds_chunk(m, item, &c));
+    }
     dds_put(m, state, "properties", dds_properties(m, item->dtype));
     dds_put(m, state, "size", dds_size(m, item, item->shape));
     dds_put(m, state, "chunks", chunks);
@@ -184,15 +186,15 @@ static ckpt_value *dds_description(dds_maker *m, const ckpt_dcp_metadata *from,
 static void dds_storage(dds_maker *m, ckpt_value *dict, const ckpt_dcp_metadata *from,
                         const ckpt_dcp_item *item, size_t i)
 {
-    const ckpt_dcp_chunk *c = &from->chunk.at[item->first + i];
+    const ckpt_dcp_chunk c = ckpt_dcp_chunk_at(from, item->first + i);
     ckpt_value *index = dds_new(m, CKPT_V_DICT), *info = dds_new(m, CKPT_V_DICT);
 
     dds_pair(m, index, m->fqn, dds_text(m, item->name.at));
-    dds_pair(m, index, m->offset, item->is_tensor ? dds_size(m, item, c->start) : m->nothing);
+    dds_pair(m, index, m->offset, item->is_tensor ? dds_size(m, item, c.start) : m->nothing);
     dds_pair(m, index, m->number, item->is_tensor ? dds_int(m, i) : m->nothing);
-    dds_pair(m, info, m->path, dds_text(m, from->file.at[c->place.file].path));
-    dds_pair(m, info, m->offset, dds_int(m, c->place.at));
-    dds_pair(m, info, m->length, dds_int(m, c->place.n));
+    dds_pair(m, info, m->path, dds_text(m, from->file.at[c.place.file].path));
+    dds_pair(m, info, m->offset, dds_int(m, c.place.at));
+    dds_pair(m, info, m->length, dds_int(m, c.place.n));
     dds_pair(m, dict, dds_object(m, CKPT_BY_NEWOBJ, m->index, m->empty, index),
              dds_object(m, CKPT_BY_NEWOBJ, m->info, m->empty, info));
 }

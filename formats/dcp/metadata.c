@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "formats/dcp/dcp.h"
+#include "formats/dcp/lookup.h"
 #include "formats/dcp/parts.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/index.h"
@@ -30,16 +31,6 @@
 
 #define DMD_MAX_KEYS 256u /* nested dicts in a path */
 
-/* A pair of storage_data. */
-typedef struct dmd_entry {
-    uint32_t key;  /* index in parts.part */
-    uint32_t file; /* index in out->file */
-    uint64_t at, n;
-    bool used;
-} dmd_entry;
-
-CKPT_VEC(dmd_entries, dmd_entry);
-
 CKPT_VEC(dmd_numbers, uint32_t);
 
 typedef struct dmd_reader {
@@ -47,12 +38,12 @@ typedef struct dmd_reader {
     ckpt_arena *arena;
     const char *path;   /* path of .metadata */
     const char *prefix; /* prefix of data files' names: "" or the folder's name and a '/' */
-    size_t first;       /* index in out->item of this folder's first item */
+    /* indexes in out->item, out->entry of this folder's first */
+    size_t first, first_entry;
     ckpt_dcp_parts parts;
-    dmd_entries entry;
-    ckpt_index by_key;  /* index of entry */
-    dmd_numbers before; /* the entries of the last tensor's chunks */
+    ckpt_dcp_lookup lookup;
     ckpt_index by_file; /* index of out->file */
+    dmd_numbers files;  /* by index in parts.text: index in out->file, or CKPT_INDEX_NONE */
     ckpt_err *err;
 } dmd_reader;
 
@@ -127,68 +118,60 @@ static bool dmd_same_file(const void *ctx, uint32_t number, const void *key)
     return a->n == b->n && memcmp(a->at, b->at, (size_t)a->n) == 0;
 }
 
-/* The number of a data file, entered at its first use. */
-static int dmd_file(dmd_reader *r, const ckpt_text *name, uint32_t *out)
+/* Enter a data file at its first use, by its name's number in parts.text. */
+static int dmd_file(dmd_reader *r, uint32_t text)
 {
-    uint32_t hash = ckpt_hash_bytes(name->at, (size_t)name->n, 0);
+    const ckpt_text *name = &r->parts.text.at[text];
+    uint32_t hash = ckpt_hash_bytes(name->at, (size_t)name->n, 0), at, *to;
     ckpt_dcp_file *file;
 
-    *out = ckpt_index_find(&r->by_file, hash, dmd_same_file, r, name);
-    if (*out != CKPT_INDEX_NONE)
+    while (text >= r->files.n) {
+        to = ckpt_vec_push(&r->files);
+        if (!to)
+            return ckpt_fail_memory(r->err);
+        *to = CKPT_INDEX_NONE;
+    }
+    if (r->files.at[text] != CKPT_INDEX_NONE)
         return CKPT_OK;
+    at = ckpt_index_find(&r->by_file, hash, dmd_same_file, r, name);
+    if (at != CKPT_INDEX_NONE) {
+        r->files.at[text] = at;
+        return CKPT_OK;
+    }
     if (!ckpt_path_part_ok(name->at, name->n))
         return ckpt_fail(r->err, CKPT_EUNSAFE,
                          "%s: data file \"%.200s\" could lie outside the checkpoint's folder",
                          r->path, name->at);
-    *out = (uint32_t)r->out->file.n;
+    at = (uint32_t)r->out->file.n;
     file = ckpt_vec_push(&r->out->file);
-    if (!file || !ckpt_index_add(&r->by_file, hash, *out))
+    if (!file || !ckpt_index_add(&r->by_file, hash, at))
         return ckpt_fail_memory(r->err);
     *file = (ckpt_dcp_file){*name, ckpt_arena_printf(r->arena, "%s%s", r->prefix, name->at)};
+    r->files.at[text] = at;
     return file->path && dmd_keep(r, &file->name) ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
 /* The key of an entry. */
 typedef struct dmd_key {
-    uint32_t name;          /* index in parts.text */
-    const uint64_t *offset; /* first element on each axis */
-    uint32_t n;             /* 0: an object, or a tensor without axes */
-    bool empty;             /* a chunk without elements: several ranks may share it */
+    uint32_t name;   /* index in parts.text */
+    uint32_t offset; /* index in out->list; CKPT_INDEX_NONE: an object, or a tensor without axes */
+    bool empty;      /* a chunk without elements: several ranks may share it */
 } dmd_key;
-
-static uint32_t dmd_hash(const dmd_key *key)
-{
-    uint32_t hash = ckpt_hash_u64(key->name);
-
-    for (uint32_t i = 0; i < key->n; i++)
-        hash = ckpt_hash_u64(key->offset[i] ^ (uint64_t)hash << 32);
-    return hash;
-}
-
-static bool dmd_same_key(const void *ctx, uint32_t number, const void *key)
-{
-    const dmd_reader *r = ctx;
-    const ckpt_dcp_part *a = &r->parts.part.at[r->entry.at[number].key];
-    const dmd_key *b = key;
-
-    if (a->text != b->name || a->n != b->n)
-        return false;
-    return b->n == 0 || memcmp(a->as.box.start, b->offset, b->n * sizeof *b->offset) == 0;
-}
 
 /* Fail with the reason why a pair of storage_data is unusable. */
 static int dmd_bad_entry(const dmd_reader *r, const ckpt_value *index, const ckpt_value *info,
-                         const ckpt_dcp_part *key)
+                         uint32_t key)
 {
+    const bool known = key != CKPT_INDEX_NONE;
     const ckpt_value *fqn = dmd_attr(index, "fqn");
-    const ckpt_text *name = key                              ? &r->parts.text.at[key->text]
+    const ckpt_text *name = known ? &r->parts.text.at[r->out->entry.at[key].name]
                             : fqn && fqn->kind == CKPT_V_STR ? &fqn->as.text
                                                              : NULL;
     ckpt_seq list = ckpt_value_seq(dmd_attr(info, "transform_descriptors"));
 
     if (!name)
         return dmd_fail(r, "an entry of storage_data has no name", NULL);
-    if (!key)
+    if (!known)
         return dmd_fail(r, "an offset is not a number", name);
     if (list.n == 0)
         return dmd_fail(r, "storage_data does not give the location", name);
@@ -202,29 +185,31 @@ static int dmd_bad_entry(const dmd_reader *r, const ckpt_value *index, const ckp
 /* Add one pair of storage_data. */
 static int dmd_add_entry(dmd_reader *r, const ckpt_value *index, const ckpt_value *info)
 {
-    const ckpt_dcp_part *key = ckpt_dcp_part_of(&r->parts, index, CKPT_DCP_KEY), *where;
-    uint32_t number = key ? (uint32_t)(key - r->parts.part.at) : 0, hash;
-    dmd_entry e = {.key = number}, *to;
-    dmd_key own;
+    ckpt_dcp_entries *all = &r->out->entry;
+    uint32_t key = ckpt_dcp_part_of(&r->parts, index, CKPT_DCP_KEY), where = CKPT_INDEX_NONE;
+    ckpt_dcp_entry e, *to;
     int rc;
 
-    where = key ? ckpt_dcp_part_of(&r->parts, info, CKPT_DCP_INFO) : NULL;
-    key = key ? &r->parts.part.at[number] : NULL; // part_of may have moved the array
-    if (!where)
+    if (key != CKPT_INDEX_NONE)
+        where = ckpt_dcp_part_of(&r->parts, info, CKPT_DCP_INFO);
+    if (where == CKPT_INDEX_NONE)
         return dmd_bad_entry(r, index, info, key);
-    e.at = where->as.bytes.at;
-    e.n = where->as.bytes.n;
-    rc = dmd_file(r, &r->parts.text.at[where->text], &e.file);
+    e = all->at[key];
+    rc = dmd_file(r, all->at[where].file);
     if (rc != CKPT_OK)
         return rc;
-    own = (dmd_key){.name = key->text, .offset = key->as.box.start, .n = key->n};
-    hash = dmd_hash(&own);
-    if (ckpt_index_find(&r->by_key, hash, dmd_same_key, r, &own) != CKPT_INDEX_NONE)
-        return dmd_fail(r, "storage_data repeats a chunk", &r->parts.text.at[key->text]);
-    to = ckpt_vec_push(&r->entry);
-    if (!to || !ckpt_index_add(&r->by_key, hash, (uint32_t)(r->entry.n - 1)))
-        return ckpt_fail_memory(r->err);
-    *to = e;
+    if (where != key || e.listed) { // other pairs may use either object
+        const ckpt_dcp_entry *place = &all->at[where];
+        e.at = place->at;
+        e.n = place->n;
+        e.file = place->file;
+        to = all->n < CKPT_INDEX_NONE / 2 ? ckpt_vec_push(all) : NULL;
+        if (!to)
+            return ckpt_fail_memory(r->err);
+        *to = e;
+        key = (uint32_t)all->n - 1;
+    }
+    all->at[key].listed = true;
     return CKPT_OK;
 }
 
@@ -274,77 +259,88 @@ static bool dmd_overlaps(const dmd_spot *before, const dmd_spot *spot)
 }
 
 /* True if b is in a later file than a, or later in the same one, without an overlap. */
-static bool dmd_after(const dmd_entry *a, const dmd_entry *b)
+static bool dmd_after(const ckpt_dcp_entry *a, const ckpt_dcp_entry *b)
 {
     return a->file < b->file || (a->file == b->file && a->at <= b->at && b->at - a->at >= a->n);
+}
+
+/* True if the entries are listed by position without an overlap; most writers do so. */
+static bool dmd_in_order(const dmd_reader *r)
+{
+    const ckpt_dcp_entry *last = NULL;
+    bool ok = true;
+
+    for (size_t i = r->first_entry; ok && i < r->out->entry.n; i++) {
+        const ckpt_dcp_entry *e = &r->out->entry.at[i];
+        if (!e->listed)
+            continue;
+        ok = !last || dmd_after(last, e);
+        last = e;
+    }
+    return ok;
 }
 
 /* Check that entries of a file do not overlap. */
 static int dmd_apart(dmd_reader *r)
 {
+    const ckpt_dcp_entries *all = &r->out->entry;
+    size_t n = 0;
     dmd_spot *spot;
-    size_t i = 1;
     int rc = CKPT_OK;
 
-    // most writers list entries by position
-    while (i < r->entry.n && dmd_after(&r->entry.at[i - 1], &r->entry.at[i]))
-        i++;
-    if (i >= r->entry.n)
+    if (dmd_in_order(r))
         return CKPT_OK;
-    spot = ckpt_alloc(r->entry.n * sizeof *spot);
+    spot = ckpt_alloc((all->n - r->first_entry) * sizeof *spot);
     if (!spot)
         return ckpt_fail_memory(r->err);
-    for (i = 0; i < r->entry.n; i++) {
-        const dmd_entry *e = &r->entry.at[i];
-        spot[i] = (dmd_spot){{e->file, e->at, e->n}, r->parts.part.at[e->key].n == 0};
+    for (size_t i = r->first_entry; i < all->n; i++) {
+        const ckpt_dcp_entry *e = &all->at[i];
+        if (e->listed)
+            spot[n++] = (dmd_spot){{e->file, e->at, e->n}, e->offset == CKPT_INDEX_NONE};
     }
-    qsort(spot, r->entry.n, sizeof *spot, dmd_by_place);
-    for (i = 1; rc == CKPT_OK && i < r->entry.n; i++) {
+    qsort(spot, n, sizeof *spot, dmd_by_place);
+    for (size_t i = 1; rc == CKPT_OK && i < n; i++) {
         const ckpt_dcp_place *b = &spot[i].place;
         if (dmd_overlaps(&spot[i - 1], &spot[i]))
             rc = ckpt_fail(r->err, CKPT_EMISMATCH,
                            "%s: two entries of %.200s overlap at offset %" PRIu64, r->path,
-                           r->out->file.at[b->file].name.at, b->at);
+                           r->parts.text.at[b->file].at, b->at);
     }
     ckpt_free(spot);
     return rc;
 }
 
-/*
- * The entry with a key, or CKPT_INDEX_NONE.  Each rank lists its tensors in the same order, so the
- * entry of chunk i is often the one after that of chunk i of the tensor before.
- */
-static uint32_t dmd_look_up(dmd_reader *r, const dmd_key *key, size_t i)
+/* Fail if two entries have this name, of parts.text, and the same offset. */
+static int dmd_repeats(dmd_reader *r, uint32_t name)
 {
-    uint32_t *before = NULL, at;
+    bool repeats = false;
+    int rc = ckpt_dcp_lookup_repeats(&r->lookup, name, &repeats, r->err);
 
-    while (i >= r->before.n && (before = ckpt_vec_push(&r->before)))
-        *before = CKPT_INDEX_NONE;
-    before = i < r->before.n ? &r->before.at[i] : NULL;
-    at = before && *before != CKPT_INDEX_NONE ? *before + 1 : CKPT_INDEX_NONE;
-    if (at >= r->entry.n || !dmd_same_key(r, at, key))
-        at = ckpt_index_find(&r->by_key, dmd_hash(key), dmd_same_key, r, key);
-    if (before)
-        *before = at;
-    return at;
+    return repeats ? dmd_fail(r, "storage_data repeats a chunk", &r->parts.text.at[name]) : rc;
 }
 
-/* Find the entry of chunk i of an item, or of an object (n is 0). */
-static int dmd_find(dmd_reader *r, const ckpt_dcp_item *item, const dmd_key *key,
-                    ckpt_dcp_place *out)
+/* Find the entry of an item's chunk, or of an object. */
+static int dmd_find(dmd_reader *r, const ckpt_dcp_item *item, const dmd_key *key, uint32_t *out)
 {
-    assert(key && out && key->n <= CKPT_MAX_DIM);
+    assert(key && out);
     const ckpt_text *name = &item->name;
-    uint32_t at = dmd_look_up(r, key, item->n);
+    uint32_t at;
+    int rc = ckpt_dcp_lookup_find(&r->lookup, key->name, key->offset, &at, r->err);
 
-    if (key->name == CKPT_INDEX_NONE || at == CKPT_INDEX_NONE)
-        return ckpt_fail(r->err, CKPT_EMISMATCH,
-                         "%s: a chunk of %.200s has no entry in storage_data", r->path, name->at);
-    if (r->entry.at[at].used && !key->empty)
+    if (rc != CKPT_OK)
+        return rc;
+    if (at == CKPT_INDEX_NONE && key->name != CKPT_INDEX_NONE)
+        rc = dmd_repeats(r, key->name);
+    if (rc == CKPT_OK && at == CKPT_INDEX_NONE)
+        rc = ckpt_fail(r->err, CKPT_EMISMATCH, "%s: a chunk of %.200s has no entry in storage_data",
+                       r->path, name->at);
+    if (rc != CKPT_OK)
+        return rc;
+    if (r->out->entry.at[at].used && !key->empty)
         return ckpt_fail(r->err, CKPT_EMISMATCH, "%s: several chunks of %.200s lie in one entry",
                          r->path, name->at);
-    r->entry.at[at].used = true;
-    *out = (ckpt_dcp_place){r->entry.at[at].file, r->entry.at[at].at, r->entry.at[at].n};
+    r->out->entry.at[at].used = true;
+    *out = at;
     return CKPT_OK;
 }
 
@@ -387,79 +383,81 @@ static int dmd_inside(const dmd_reader *r, const ckpt_dcp_item *item, const ckpt
     return CKPT_OK;
 }
 
-void ckpt_dcp_packed_rows(ckpt_extent *e, ckpt_axis *axis, const uint64_t *shape, uint32_t ndim,
-                          uint64_t first, uint64_t n)
+/* Turn the last of n numbers of pairs in torch's F4 into one of elements. */
+static void dmd_unpair(const ckpt_dcp_item *item, uint64_t *numbers, uint32_t n)
 {
-    uint64_t row = 1;
-
-    for (uint32_t k = 1; k < ndim; k++)
-        row *= shape[k]; // no overflow: at most the tensor's elements
-    axis[0] = (ckpt_axis){first * row, n * row, 0};
-    e->ndim = 1;
-    e->axis = axis;
+    if (item->dtype == CKPT_F4 && n > 0)
+        numbers[n - 1] *= 2; // no overflow: dmd_tensor has checked the tensor's
 }
 
-bool ckpt_dcp_is_empty(const ckpt_dcp_item *item, const ckpt_dcp_chunk *c)
+/* The same for a list in out->list: its index becomes that of another list.  false: no memory. */
+static bool dmd_unpair_list(dmd_reader *r, const ckpt_dcp_item *item, uint32_t *list)
 {
-    bool empty = false;
+    const ckpt_dcp_list old = r->out->list.at[*list];
+    uint64_t own[CKPT_MAX_DIM];
 
-    for (uint32_t k = 0; k < item->ndim; k++)
-        empty = empty || c->count[k] == 0;
-    return empty;
-}
-
-/* Turn an item's last number, of pairs in torch's F4, into one of elements; false: no memory. */
-static bool dmd_unpair(dmd_reader *r, const ckpt_dcp_item *item, const uint64_t **numbers)
-{
-    const uint32_t n = item->ndim;
-    uint64_t *own;
-
-    if (item->dtype != CKPT_F4 || n == 0)
+    if (item->dtype != CKPT_F4 || old.n == 0)
         return true;
-    own = ckpt_arena_copy(r->arena, *numbers, n * sizeof *own);
-    if (own)
-        own[n - 1] *= 2; // no overflow: dmd_tensor has checked the tensor's
-    *numbers = own;
-    return own != NULL;
+    memcpy(own, old.at, old.n * sizeof *own);
+    dmd_unpair(item, own, old.n);
+    *list = ckpt_dcp_enter_list(&r->parts, own, old.n, *list);
+    return *list != CKPT_INDEX_NONE;
 }
 
 /* Add one chunk.  name: the item's, in parts.text */
 static int dmd_chunk(dmd_reader *r, ckpt_dcp_item *item, uint32_t name, const ckpt_value *v)
 {
-    const ckpt_dcp_part *box = ckpt_dcp_part_of(&r->parts, v, CKPT_DCP_BOX);
-    ckpt_dcp_chunk c = {0}, *to;
+    const uint32_t box = ckpt_dcp_part_of(&r->parts, v, CKPT_DCP_BOX);
+    const ckpt_dcp_list *list = r->out->list.at;
+    ckpt_dcp_row row, *to;
+    ckpt_dcp_chunk c = {0};
+    dmd_key key = {.name = name, .offset = CKPT_INDEX_NONE};
     int rc;
 
-    if (!box || box->n != item->ndim)
+    if (box != CKPT_INDEX_NONE)
+        row = (ckpt_dcp_row){r->parts.box.at[box].start, r->parts.box.at[box].count, 0};
+    if (box == CKPT_INDEX_NONE || list[row.start].n != item->ndim)
         return dmd_fail(r, "an offset or a size is missing in a chunk", &item->name);
-    c.start = box->as.box.start;
-    c.count = box->as.box.count;
+    c.start = list[row.start].at;
+    c.count = list[row.count].at;
     rc = dmd_inside(r, item, &c);
+    if (item->ndim > 0)
+        key.offset = row.start;
+    key.empty = ckpt_dcp_is_empty(item, &c);
     if (rc == CKPT_OK)
-        rc = dmd_find(r, item, &(dmd_key){name, c.start, item->ndim, ckpt_dcp_is_empty(item, &c)},
-                      &c.place);
+        rc = dmd_find(r, item, &key, &row.entry);
     if (rc != CKPT_OK)
         return rc;
     to = ckpt_vec_push(&r->out->chunk);
-    if (!to || !dmd_unpair(r, item, &c.start) || !dmd_unpair(r, item, &c.count))
+    if (!to || !dmd_unpair_list(r, item, &row.start) || !dmd_unpair_list(r, item, &row.count))
         return ckpt_fail_memory(r->err);
-    *to = c;
+    *to = row;
     item->n++;
     return CKPT_OK;
+}
+
+/* Read a tensor's shape into the arena. */
+static int dmd_shape(dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
+{
+    uint64_t shape[CKPT_MAX_DIM];
+
+    if (!ckpt_dcp_numbers(shape, &item->ndim, v))
+        return dmd_fail(r, "no size", &item->name);
+    if (item->dtype == CKPT_F4 && (item->ndim == 0 || shape[item->ndim - 1] > UINT64_MAX / 2))
+        return dmd_fail(r, "a size that pairs of F4 cannot have", &item->name);
+    item->shape = ckpt_arena_copy(r->arena, shape, item->ndim * sizeof *shape);
+    return item->shape ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
 static int dmd_tensor(dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
 {
     ckpt_seq chunks = ckpt_value_seq(dmd_attr(v, "chunks"));
     uint32_t name = ckpt_dcp_text(&r->parts, &item->name);
+    uint64_t *elements;
     int rc = dmd_properties(r, item, dmd_attr(v, "properties"));
 
-    if (rc == CKPT_OK &&
-        !ckpt_dcp_numbers(&r->parts, r->arena, dmd_attr(v, "size"), &item->shape, &item->ndim))
-        rc = dmd_fail(r, "no size", &item->name);
-    if (rc == CKPT_OK && item->dtype == CKPT_F4 &&
-        (item->ndim == 0 || item->shape[item->ndim - 1] > UINT64_MAX / 2))
-        rc = dmd_fail(r, "a size that pairs of F4 cannot have", &item->name);
+    if (rc == CKPT_OK)
+        rc = dmd_shape(r, item, dmd_attr(v, "size"));
     for (uint64_t i = 0; rc == CKPT_OK && i < chunks.n; i++) {
         const uint64_t n = ckpt_dcp_n_parts(chunks.at[i]);
 
@@ -468,24 +466,29 @@ static int dmd_tensor(dmd_reader *r, ckpt_dcp_item *item, const ckpt_value *v)
             rc = dmd_chunk(r, item, name, &box);
         }
     }
-    if (rc == CKPT_OK && !dmd_unpair(r, item, &item->shape))
-        rc = ckpt_fail_memory(r->err);
-    return rc;
+    if (rc != CKPT_OK)
+        return rc;
+    elements = ckpt_arena_copy(r->arena, item->shape, item->ndim * sizeof *elements);
+    if (!elements)
+        return ckpt_fail_memory(r->err);
+    dmd_unpair(item, elements, item->ndim);
+    item->shape = elements;
+    return CKPT_OK;
 }
 
 /* Add an object's only entry, which has no box. */
 static int dmd_bytes(dmd_reader *r, ckpt_dcp_item *item)
 {
-    ckpt_dcp_chunk c = {0}, *to;
-    const dmd_key key = {.name = ckpt_dcp_text(&r->parts, &item->name)};
-    int rc = dmd_find(r, item, &key, &c.place);
+    ckpt_dcp_row row = {CKPT_INDEX_NONE, CKPT_INDEX_NONE, 0}, *to;
+    const dmd_key key = {ckpt_dcp_text(&r->parts, &item->name), CKPT_INDEX_NONE, false};
+    int rc = dmd_find(r, item, &key, &row.entry);
 
     if (rc != CKPT_OK)
         return rc;
     to = ckpt_vec_push(&r->out->chunk);
     if (!to)
         return ckpt_fail_memory(r->err);
-    *to = c;
+    *to = row;
     item->n = 1;
     return CKPT_OK;
 }
@@ -646,12 +649,37 @@ static int dmd_paths(dmd_reader *r, const ckpt_value *planner)
 
 /* ---- the whole ---- */
 
+/*
+ * Set the entries' files, count entries without a chunk, and refuse two entries of one chunk, of
+ * which one has no chunk.
+ */
+static int dmd_loose(dmd_reader *r)
+{
+    int rc = CKPT_OK;
+
+    for (size_t i = r->first_entry; rc == CKPT_OK && i < r->out->entry.n; i++) {
+        ckpt_dcp_entry *e = &r->out->entry.at[i];
+        if (!e->listed)
+            continue;
+        e->file = r->files.at[e->file];
+        if (e->used)
+            continue;
+        r->out->n_loose++;
+        r->out->loose = r->parts.text.at[e->name].at;
+        rc = dmd_repeats(r, e->name);
+    }
+    return rc;
+}
+
 static int dmd_read(dmd_reader *r, const ckpt_value *root)
 {
     int rc = dmd_entries_read(r, dmd_attr(root, "storage_data"));
 
     if (rc == CKPT_OK)
         rc = dmd_apart(r);
+    if (rc == CKPT_OK)
+        rc = ckpt_dcp_lookup_make(&r->lookup, &r->out->entry, r->first_entry, r->parts.text.n,
+                                  r->err);
     if (rc == CKPT_OK)
         rc = dmd_items(r, dmd_attr(root, "state_dict_metadata"));
     if (rc == CKPT_OK)
@@ -663,13 +691,7 @@ static int dmd_read(dmd_reader *r, const ckpt_value *root)
         r->out->n_others += r->parts.n_others;
         rc = r->out->other ? rc : ckpt_fail_memory(r->err);
     }
-    for (size_t i = 0; rc == CKPT_OK && i < r->entry.n; i++) {
-        if (r->entry.at[i].used)
-            continue;
-        r->out->n_loose++;
-        r->out->loose = r->parts.text.at[r->parts.part.at[r->entry.at[i].key].text].at;
-    }
-    return rc;
+    return rc == CKPT_OK ? dmd_loose(r) : rc;
 }
 
 /* ckpt_pickle_opts.fetch with the file as ctx. */
@@ -696,9 +718,7 @@ static int dmd_pickle(dmd_reader *r, ckpt_arena **scratch, ckpt_pickle *out)
                        "%s: the file has %" PRIu64 " bytes, more than the limit of %" PRIu64,
                        r->path, n, DMD_MAX_BYTES);
     r->parts.kept = r->arena;
-    r->parts.scratch = ckpt_arena_new(DMD_ARENA_FREE + n * DMD_ARENA_RATE);
-    if (rc == CKPT_OK && !r->parts.scratch)
-        rc = ckpt_fail_memory(r->err);
+    r->parts.out = r->out;
     if (rc == CKPT_OK && !(*scratch = ckpt_arena_new(DMD_ARENA_FREE + n * DMD_ARENA_RATE)))
         rc = ckpt_fail_memory(r->err);
     if (rc == CKPT_OK)
@@ -711,7 +731,12 @@ int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char
                            const char *prefix, ckpt_err *err)
 {
     assert(out && arena && folder && prefix);
-    dmd_reader r = {.out = out, .arena = arena, .prefix = prefix, .first = out->item.n, .err = err};
+    dmd_reader r = {.out = out,
+                    .arena = arena,
+                    .prefix = prefix,
+                    .first = out->item.n,
+                    .first_entry = out->entry.n,
+                    .err = err};
     ckpt_arena *scratch = NULL;
     ckpt_pickle pickle = {0};
     int rc;
@@ -721,19 +746,10 @@ int ckpt_dcp_metadata_read(ckpt_dcp_metadata *out, ckpt_arena *arena, const char
     if (rc == CKPT_OK)
         rc = dmd_read(&r, pickle.root);
     ckpt_pickle_free(&pickle);
-    ckpt_vec_free(&r.entry);
-    ckpt_index_free(&r.by_key);
-    ckpt_vec_free(&r.before);
+    ckpt_vec_free(&r.files);
+    ckpt_dcp_lookup_free(&r.lookup);
     ckpt_index_free(&r.by_file);
     ckpt_arena_free(scratch);
     ckpt_dcp_parts_free(&r.parts);
     return rc;
-}
-
-void ckpt_dcp_metadata_free(ckpt_dcp_metadata *m)
-{
-    ckpt_vec_free(&m->item);
-    ckpt_vec_free(&m->chunk);
-    ckpt_vec_free(&m->file);
-    *m = (ckpt_dcp_metadata){0};
 }

@@ -61,17 +61,14 @@ static int dpk_begin(ckpt_dcp_pack *p, ckpt_torch_tree *t, uint32_t rank)
 static int dpk_end(ckpt_dcp_pack *p, ckpt_torch_tree *t, ckpt_value *root, uint32_t rank,
                    ckpt_dcp_chunk *chunk)
 {
+    const ckpt_dcp_item *item = &p->meta.item.at[p->meta.item.n - 1];
     uint64_t at = p->to->files.at[p->file[rank]].size;
     int rc = ckpt_tt_end(t, root);
-    ckpt_dcp_chunk *slot = rc == CKPT_OK ? ckpt_vec_push(&p->meta.chunk) : NULL;
 
     if (rc != CKPT_OK)
         return rc;
-    if (!slot)
-        return ckpt_fail_memory(p->err);
     chunk->place = (ckpt_dcp_place){rank, at, p->to->files.at[p->file[rank]].size - at};
-    *slot = *chunk;
-    return CKPT_OK;
+    return ckpt_dcp_add_chunk(&p->meta, chunk, item->ndim) ? CKPT_OK : ckpt_fail_memory(p->err);
 }
 
 /* Write a chunk of a tensor to one rank's file. */

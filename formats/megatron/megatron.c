@@ -213,15 +213,15 @@ static int mgc_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
                       ckpt_err *err)
 {
     ckpt_listing at = *list;
-    ckpt_open_opts of_nemo = *opts;
-    ckpt_meg_job job = {.map = map, .list = &at, .opts = opts, .err = err};
+    ckpt_open_opts own = *opts;
+    ckpt_meg_job job = {.map = map, .list = &at, .opts = &own, .err = err};
     int rc = CKPT_OK;
 
     if (!ckpt_meg_is_nemo(list) && ckpt_train_is_run(list, &mgc_nemo)) {
         rc = ckpt_train_find_step(map, &at, &mgc_nemo, opts->tag, err);
-        of_nemo.tag = NULL;
-        job.opts = &of_nemo;
+        own.tag = NULL;
     }
+    own.outline = false; // layers and experts are cut out of the tensors' extents
     if (rc == CKPT_OK)
         rc = ckpt_meg_find(map, &at, job.opts, err);
     if (rc != CKPT_OK)
@@ -229,7 +229,7 @@ static int mgc_gather(ckpt_map *map, const ckpt_listing *list, const ckpt_open_o
     map->path = at.folder;
     map->known.training = true;
     if (ckpt_meg_is_fsdp(&at)) {
-        rc = ckpt_dcp_read(map, &at, opts, ckpt_meg_fsdp_roles, err);
+        rc = ckpt_dcp_read(map, &at, job.opts, ckpt_meg_fsdp_roles, err);
         return rc == CKPT_OK ? ckpt_meg_fsdp(&job) : rc;
     }
     return ckpt_meg_is_dist(&at) ? mgc_dist(&job) : ckpt_meg_legacy(&job);

@@ -629,11 +629,13 @@ int ckpt_plan_make(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, uint64_t
     assert(out && from && to);
     ckpt_plan *p = ckpt_alloc(sizeof *p);
     plan_make m = {.p = p, .block = block > 0 ? block : PLAN_BLOCK, .err = err};
-    int rc = CKPT_OK;
+    int rc = p ? ckpt_map_readable(from, err) : ckpt_fail_memory(err);
 
     *out = NULL;
-    if (!p)
-        return ckpt_fail_memory(err);
+    if (rc != CKPT_OK) {
+        ckpt_free(p);
+        return rc;
+    }
     p->from = from;
     p->to = to;
     p->origin = ckpt_alloc((to->tensors.n + 1) * sizeof *p->origin);

@@ -54,13 +54,17 @@ static int reader_touch(void *ctx, uint32_t source, ckpt_err *err)
 int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err)
 {
     ckpt_err_clear(err);
-    ckpt_reader *r = out && map ? ckpt_alloc(sizeof *r) : NULL;
+    ckpt_reader *r;
     int rc;
 
     if (out)
         *out = NULL;
     if (!out || !map)
         return ckpt_fail(err, CKPT_EUSAGE, "no map to read, or no place for its reader");
+    rc = ckpt_map_readable(map, err);
+    if (rc != CKPT_OK)
+        return rc;
+    r = ckpt_alloc(sizeof *r);
     if (!r)
         return ckpt_fail_memory(err);
     r->map = map;

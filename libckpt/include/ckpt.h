@@ -106,6 +106,12 @@ typedef struct ckpt_open_opts {
      * param_names; NULL: the model's order
      */
     const char *order_text;
+    /*
+     * read names, dtypes, shapes and roles alone, which takes less memory where a tensor has
+     * thousands of parts (DCP). A tensor may then have no extents, and reading or converting the
+     * map fails with CKPT_EUSAGE
+     */
+    bool outline;
 } ckpt_open_opts;
 
 /*

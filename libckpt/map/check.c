@@ -3,6 +3,7 @@
  * check.c: checks a map before any payload is read: existing bytes cover every element exactly
  * once.
  */
+#include <assert.h>
 #include <inttypes.h>
 
 #include "libckpt/base/dtype.h"
@@ -91,7 +92,7 @@ static int chk_extent(const ckpt_map *map, const ckpt_tensor *t, const ckpt_exte
 /* Check the extents of one tensor, which owns its bytes. */
 static int chk_extents(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
 {
-    int rc = ckpt_extent_check(t, err);
+    int rc = (t->flags & CKPT_TENSOR_OUTLINE) ? CKPT_OK : ckpt_extent_check(t, err);
 
     for (uint32_t i = 0; rc == CKPT_OK && i < t->n_extents; i++) {
         ckpt_box room;
@@ -107,9 +108,9 @@ static int chk_extents(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
     return rc;
 }
 
-/* Check a tensor with all its copies, and its addends with theirs. */
-static int chk_tensor(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
+int ckpt_map_check_tensor(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
 {
+    assert(map && t);
     int rc = CKPT_OK;
 
     for (const ckpt_tensor *slice = t; rc == CKPT_OK && slice; slice = slice->addend) {
@@ -117,6 +118,16 @@ static int chk_tensor(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err)
             rc = !c->owner ? chk_extents(map, c, err) : CKPT_OK;
     }
     return rc;
+}
+
+int ckpt_map_readable(const ckpt_map *map, ckpt_err *err)
+{
+    assert(map);
+    return map->outline ? ckpt_fail(err, CKPT_EUSAGE,
+                                    "%s: it was opened as an outline, whose tensors cannot be "
+                                    "read; open it without ckpt_open_opts.outline",
+                                    map->path ? map->path : "the map")
+                        : CKPT_OK;
 }
 
 int ckpt_map_check(const ckpt_map *map, ckpt_err *err)
@@ -133,7 +144,7 @@ int ckpt_map_check(const ckpt_map *map, ckpt_err *err)
         if (t->owner) {
             continue; // an alias: the list contains its owner too
         }
-        rc = chk_tensor(map, t, err);
+        rc = ckpt_map_check_tensor(map, t, err);
     }
     for (size_t i = 0; rc == CKPT_OK && i < map->sources.n; i++) {
         const ckpt_tensor *in;
@@ -142,7 +153,7 @@ int ckpt_map_check(const ckpt_map *map, ckpt_err *err)
             in = ckpt_source_input(&map->sources.at[i], k);
             if (!in)
                 break;
-            rc = in->owner ? CKPT_OK : chk_tensor(map, in, err);
+            rc = in->owner ? CKPT_OK : ckpt_map_check_tensor(map, in, err);
         }
     }
     return rc;

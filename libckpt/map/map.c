@@ -119,24 +119,31 @@ int ckpt_map_add_file(ckpt_map *map, const ckpt_map_file *file, uint32_t *index,
     return CKPT_OK;
 }
 
-/* One file may have many records (one per tensor); their names are only kept for messages. */
-int ckpt_map_add_source(ckpt_map *map, const ckpt_source *source, uint32_t *index, ckpt_err *err)
+int ckpt_map_push_source(ckpt_map *map, const ckpt_source *source, uint32_t *index, ckpt_err *err)
 {
     assert(map && source && index);
-    ckpt_source copy = *source;
     ckpt_source *slot;
 
     // UINT32_MAX itself means "not bound yet" in storages.
     if (map->sources.n >= UINT32_MAX)
         return ckpt_fail(err, CKPT_ELIMIT, "the checkpoint has more than 2^32 records");
-    if (!map_keep(map, &copy.name))
-        return ckpt_fail_memory(err);
     slot = ckpt_vec_push(&map->sources);
     if (!slot)
         return ckpt_fail_memory(err);
-    *slot = copy;
+    *slot = *source;
     *index = (uint32_t)(map->sources.n - 1);
     return CKPT_OK;
+}
+
+/* One file may have many records (one per tensor); their names are only kept for messages. */
+int ckpt_map_add_source(ckpt_map *map, const ckpt_source *source, uint32_t *index, ckpt_err *err)
+{
+    assert(map && source && index);
+    ckpt_source copy = *source;
+
+    if (!map_keep(map, &copy.name))
+        return ckpt_fail_memory(err);
+    return ckpt_map_push_source(map, &copy, index, err);
 }
 
 /* The bytes are copied, so that a driver can free its own buffer at once. */

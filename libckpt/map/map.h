@@ -359,6 +359,7 @@ struct ckpt_map {
     /* the model_type in config.json, if it was looked up; or NULL */
     const char *model_type;
     bool collect; /* collect errors as findings instead of failing (verify) */
+    bool outline; /* read: it may lack extents (CKPT_TENSOR_OUTLINE), so no tensor may be read */
     /*
      * Read: the folders that were already listed, so that they are not listed twice
      * (io/listing.h)
@@ -448,6 +449,9 @@ int ckpt_map_add_source(ckpt_map *map, const ckpt_source *source, uint32_t *inde
 int ckpt_map_add_literal(ckpt_map *map, uint32_t file, uint64_t at, const void *bytes, uint64_t n,
                          ckpt_err *err);
 
+/* The same as ckpt_map_add_source, for a name that lives as long as the source. */
+int ckpt_map_push_source(ckpt_map *map, const ckpt_source *source, uint32_t *index, ckpt_err *err);
+
 /*
  * Append a tensor. Name and shape are copied.
  *
@@ -514,6 +518,12 @@ int ckpt_map_problem(ckpt_map *map, int code, ckpt_err *err, const char *fmt, ..
 
 /* Check that extents inside their sources cover each element of each owner exactly once. */
 CKPT_API int ckpt_map_check(const ckpt_map *map, ckpt_err *err);
+
+/* The same for one tensor with its copies and addends. */
+int ckpt_map_check_tensor(const ckpt_map *map, const ckpt_tensor *t, ckpt_err *err);
+
+/* Refuse a map without extents (ckpt_open_opts.outline) before its tensors are read. */
+int ckpt_map_readable(const ckpt_map *map, ckpt_err *err);
 
 /* True if n bytes are acceptable as a tensor name. */
 bool ckpt_name_ok(const char *name, uint64_t n);

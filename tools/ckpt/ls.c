@@ -199,6 +199,7 @@ static int ls_run(cli_args *cli, ckpt_err *err)
     ckpt_map *map = NULL;
     ckpt_filter filter;
 
+    a->cli.open.outline = !a->details; // which shows where tensors are
     int rc = args_open(&map, &a->cli, err);
     if (rc == CKPT_OK && args_filter(&filter, &a->cli))
         rc = ckpt_map_select(map, &filter, err);

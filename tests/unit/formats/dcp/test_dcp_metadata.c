@@ -216,14 +216,15 @@ static void reads(void **state)
     assert_int_equal(w->n, 2);
     assert_int_equal(ckpt_value_seq(w->path).n, 2);
     assert_true(ckpt_value_is(ckpt_value_seq(w->path).at[1], "w"));
-    const ckpt_dcp_chunk *c = &m.chunk.at[w->first];
-    assert_int_equal(c[1].start[0] * 10 + c[1].count[0], 22);
-    assert_string_equal(m.file.at[c[1].place.file].path, "__1_0.distcp");
-    c = &m.chunk.at[step->first];
+    ckpt_dcp_chunk c = ckpt_dcp_chunk_at(&m, w->first + 1);
+    assert_int_equal(c.start[0] * 10 + c.count[0], 22);
+    assert_string_equal(m.file.at[c.place.file].path, "__1_0.distcp");
+    c = ckpt_dcp_chunk_at(&m, step->first);
     assert_int_equal(step->n, 1);
-    assert_string_equal(m.file.at[c->place.file].path, "__0_0.distcp");
-    assert_int_equal(c->place.at, 100);
-    assert_int_equal(c->place.n, 50);
+    assert_true(!c.start && !c.count);
+    assert_string_equal(m.file.at[c.place.file].path, "__0_0.distcp");
+    assert_int_equal(c.place.at, 100);
+    assert_int_equal(c.place.n, 50);
     assert_int_equal(m.file.n, 2);
     assert_int_equal(m.n_loose, 0);
     ckpt_dcp_metadata_free(&m);
@@ -491,6 +492,74 @@ static void shares_empty(void **state)
     ckpt_dcp_metadata_free(&m);
 }
 
+/* Check that the chunks of make() have their places. */
+static void check_places(const ckpt_dcp_metadata *m)
+{
+    for (size_t i = 0; i < 2; i++) {
+        const ckpt_dcp_chunk c = ckpt_dcp_chunk_at(m, m->item.at[0].first + i);
+
+        assert_int_equal(c.start[0], 2 * i);
+        assert_string_equal(m->file.at[c.place.file].path, i ? "__1_0.distcp" : "__0_0.distcp");
+        assert_int_equal(c.place.at, 0);
+        assert_int_equal(c.place.n, 100);
+    }
+}
+
+/*
+ * Keys that the plans of the saving ranks mention before storage_data, in either order, are read
+ * with their own places; so is a place that two names of an object share.
+ */
+static void shares_objects(void **state)
+{
+    (void)state;
+    for (unsigned order = 0; order < 2; order++) {
+        tree t = make();
+        const ckpt_dict stored = t.storage->as.map;
+        ckpt_value *plans = new_value(CKPT_V_LIST);
+        ckpt_pair *root;
+        ckpt_dcp_metadata m;
+        ckpt_err err;
+
+        for (unsigned i = 0; i < 2; i++)
+            assert_true(ckpt_seq_add(arena, &plans->as.seq, stored.at[i == order].key));
+        put(t.described, "again", object("BytesStorageMetadata", NULL));
+        put(t.planner, "again", path_of("again", NULL));
+        assert_true(ckpt_dict_add(arena, &t.storage->as.map,
+                                  object("MetadataIndex", index_of("again", none())),
+                                  stored.at[2].value));
+        put(t.root, "all_local_plans", plans);
+        root = t.root->as.map.at;
+        const ckpt_pair storage = root[2];
+        root[2] = root[3];
+        root[3] = storage;
+        if (read_tree(&m, &t, &err) != CKPT_OK)
+            fail_msg("%s", err.text);
+        check_places(&m);
+        assert_int_equal(ckpt_dcp_place_of(&m, m.item.at[2].first).at, 100);
+        assert_int_equal(m.n_loose, 0);
+        ckpt_dcp_metadata_free(&m);
+    }
+}
+
+/* Chunks in another order than their entries are found, too. */
+static void finds_reversed(void **state)
+{
+    tree t = make();
+    ckpt_seq *chunks = &(*at(t.tensor, "chunks"))->as.seq;
+    ckpt_value *first = chunks->at[0];
+    ckpt_dcp_metadata m;
+    ckpt_err err;
+
+    (void)state;
+    chunks->at[0] = chunks->at[1];
+    chunks->at[1] = first;
+    assert_int_equal(read_tree(&m, &t, &err), CKPT_OK);
+    const ckpt_dcp_chunk c = ckpt_dcp_chunk_at(&m, m.item.at[0].first);
+    assert_int_equal(c.start[0], 2);
+    assert_string_equal(m.file.at[c.place.file].path, "__1_0.distcp");
+    ckpt_dcp_metadata_free(&m);
+}
+
 /* What describe writes is what read returns. */
 static void describes(void **state)
 {
@@ -515,14 +584,15 @@ static void describes(void **state)
                               {NULL, NULL, {0, 10, 5}},
                               {NULL, NULL, {1, 18, UINT32_MAX}}};
     ckpt_dcp_file file[] = {{{"x", 1}, "x"}, {{"y", 1}, "y"}};
-    const ckpt_dcp_metadata from = {
-        .item = {item, 3, 3}, .chunk = {parts, 4, 4}, .file = {file, 2, 2}};
+    ckpt_dcp_metadata from = {.item = {item, 3, 3}, .file = {file, 2, 2}};
     char folder[FOLDER_PATH];
     ckpt_dcp_metadata m = {0};
     ckpt_bytes bytes = {0};
     ckpt_err err = {0};
 
     (void)state;
+    for (unsigned i = 0; i < 4; i++)
+        assert_true(ckpt_dcp_add_chunk(&from, &parts[i], i < 2 ? 2 : 0));
     folder_new(folder);
     assert_int_equal(ckpt_dcp_describe(&bytes, &from, &err), CKPT_OK);
     folder_write(folder_at(folder, CKPT_DCP_METADATA), bytes.at, bytes.n);
@@ -541,18 +611,21 @@ static void describes(void **state)
         if (a->ndim > 0)
             assert_memory_equal(a->shape, b->shape, a->ndim * sizeof *a->shape);
         for (size_t k = 0; k < a->n; k++) {
-            const ckpt_dcp_chunk *c = &parts[a->first + k], *d = &m.chunk.at[b->first + k];
+            const ckpt_dcp_chunk *c = &parts[a->first + k], d = ckpt_dcp_chunk_at(&m, b->first + k);
 
-            assert_string_equal(file[c->place.file].path, m.file.at[d->place.file].path);
-            assert_true(c->place.at == d->place.at && c->place.n == d->place.n);
+            assert_string_equal(file[c->place.file].path, m.file.at[d.place.file].path);
+            assert_true(c->place.at == d.place.at && c->place.n == d.place.n);
             if (a->ndim > 0) {
-                assert_memory_equal(c->start, d->start, a->ndim * sizeof *c->start);
-                assert_memory_equal(c->count, d->count, a->ndim * sizeof *c->count);
+                assert_memory_equal(c->start, d.start, a->ndim * sizeof *c->start);
+                assert_memory_equal(c->count, d.count, a->ndim * sizeof *c->count);
             }
         }
     }
     assert_int_equal(m.n_loose, 0);
     ckpt_dcp_metadata_free(&m);
+    ckpt_vec_free(&from.chunk);
+    ckpt_vec_free(&from.entry);
+    ckpt_vec_free(&from.list);
     ckpt_vec_free(&bytes);
     folder_remove(folder);
 }
@@ -578,8 +651,8 @@ static void appends(void **state)
     assert_int_equal(m.item.n, 4);
     assert_int_equal(m.file.n, 4);
     assert_string_equal(m.file.at[0].path, "__0_0.distcp");
-    const ckpt_dcp_chunk *c = &m.chunk.at[m.item.at[2].first];
-    assert_string_equal(m.file.at[c->place.file].path, "optimizer_0/__0_0.distcp");
+    const ckpt_dcp_place place = ckpt_dcp_place_of(&m, m.item.at[2].first);
+    assert_string_equal(m.file.at[place.file].path, "optimizer_0/__0_0.distcp");
     assert_int_equal(ckpt_dcp_metadata_read(&m, arena, folder, "missing/", &err), CKPT_EMISSING);
     ckpt_dcp_metadata_free(&m);
     ckpt_vec_free(&bytes);
@@ -589,8 +662,10 @@ static void appends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads),        cmocka_unit_test(changes),   cmocka_unit_test(counts_loose),
-        cmocka_unit_test(shares_empty), cmocka_unit_test(describes), cmocka_unit_test(appends),
+        cmocka_unit_test(reads),          cmocka_unit_test(changes),
+        cmocka_unit_test(counts_loose),   cmocka_unit_test(shares_empty),
+        cmocka_unit_test(shares_objects), cmocka_unit_test(finds_reversed),
+        cmocka_unit_test(describes),      cmocka_unit_test(appends),
     };
 
     return cmocka_run_group_tests(tests, make_arena, free_arena);
