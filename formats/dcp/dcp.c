@@ -400,6 +400,21 @@ static int dcp_extents(dcp_reader *r, const ckpt_dcp_item *item, ckpt_extent *ex
     return rc;
 }
 
+/*
+ * True if a tensor's extents are left out: those of a tensor with one chunk are not, because it may
+ * be a value of the tree, which refers to its source.
+ */
+static bool dcp_is_outlined(const dcp_reader *r, const ckpt_dcp_item *item)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; r->opts->outline && n < 2 && i < item->n; i++) {
+        const ckpt_dcp_chunk c = ckpt_dcp_chunk_at(&r->meta, item->first + i);
+        n += !ckpt_dcp_is_empty(item, &c);
+    }
+    return n > 1;
+}
+
 /* Check a tensor's extents, and leave them and their sources out (ckpt_open_opts.outline). */
 static int dcp_outline(dcp_reader *r, ckpt_tensor *t, const ckpt_dcp_item *item,
                        ckpt_extent *extent)
@@ -433,15 +448,13 @@ static int dcp_tensor(dcp_reader *r, const ckpt_dcp_item *item, const ckpt_dcp_r
                         .flags = item->flags};
     const char *name = dcp_name(r->map->arena, item, role);
     ckpt_extent *extent = ckpt_alloc((item->n + 1) * sizeof *extent);
-    // a tensor with one chunk may be a value of the tree, which refers to its source
-    const bool outline = r->opts->outline && item->n > 1;
     ckpt_tensor *t;
     uint32_t n;
     int rc = extent && name ? CKPT_OK : ckpt_fail_memory(r->err);
 
     if (rc == CKPT_OK)
         rc = ckpt_map_add(r->map, name, strlen(name), &like, &t, r->err);
-    if (rc == CKPT_OK && outline) {
+    if (rc == CKPT_OK && dcp_is_outlined(r, item)) {
         rc = dcp_outline(r, t, item, extent);
     } else if (rc == CKPT_OK) {
         rc = dcp_extents(r, item, extent, &n);

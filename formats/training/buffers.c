@@ -14,6 +14,7 @@
 
 #include "formats/training/buffers.h"
 #include "libckpt/base/index.h"
+#include "libckpt/map/extent.h"
 #include "libckpt/map/map.h"
 
 typedef struct bfr_names {
@@ -68,7 +69,7 @@ static bool bfr_index(bfr_names *w)
     for (size_t i = 0; ok && i < w->state->param.n; i++) {
         const ckpt_tensor *t = w->state->param.at[i];
         uint32_t hash;
-        w->sharded |= t->n_extents > 1;
+        w->sharded |= ckpt_extent_many(t);
         if (!bfr_has_last(w, t->name + bfr_module(t->name), &hash))
             ok = ckpt_index_add(&w->last, hash, (uint32_t)i);
         if (ok && !bfr_has_module(w, t->name, &hash))
@@ -83,7 +84,7 @@ static bool bfr_is_param(const bfr_names *w, const ckpt_tensor *t)
     const char *last = t->name + bfr_module(t->name);
     uint32_t hash;
 
-    return t->n_extents > 1 || strcmp(last, "weight") == 0 || strcmp(last, "bias") == 0 ||
+    return ckpt_extent_many(t) || strcmp(last, "weight") == 0 || strcmp(last, "bias") == 0 ||
            bfr_has_last(w, last, &hash);
 }
 

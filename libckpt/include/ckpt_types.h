@@ -136,10 +136,11 @@ typedef enum ckpt_role {
 enum {
     CKPT_TENSOR_GRAD = 1u << 0,      /* requires_grad */
     CKPT_TENSOR_PARAMETER = 1u << 1, /* torch.nn.Parameter */
-    CKPT_TENSOR_CONJ = 1u << 2,   /* stored values are the complex conjugate of the logical ones */
-    CKPT_TENSOR_NEG = 1u << 3,    /* stored values are the negated logical ones */
-    CKPT_TENSOR_LAGS = 1u << 4,   /* a copy that may differ: differences are counted, not refused */
-    CKPT_TENSOR_OUTLINE = 1u << 5 /* its extents were checked and left out (ckpt_open_opts) */
+    CKPT_TENSOR_CONJ = 1u << 2, /* stored values are the complex conjugate of the logical ones */
+    CKPT_TENSOR_NEG = 1u << 3,  /* stored values are the negated logical ones */
+    CKPT_TENSOR_LAGS = 1u << 4, /* a copy that may differ: differences are counted, not refused */
+    /* it has several extents, which were checked and left out (ckpt_open_opts.outline) */
+    CKPT_TENSOR_OUTLINE = 1u << 5
 };
 
 #define CKPT_MAX_DIM 64u

@@ -72,6 +72,12 @@ bool ckpt_shape_elems(const uint64_t *shape, unsigned ndim, uint64_t *out);
 /* True if an extent of this tensor is flat: an interval of the flattened tensor. */
 bool ckpt_extent_is_flat(const ckpt_tensor *t, const ckpt_extent *e);
 
+/* True if a tensor has several extents, even if an outline leaves them out. */
+static inline bool ckpt_extent_many(const ckpt_tensor *t)
+{
+    return t->n_extents > 1 || (t->flags & CKPT_TENSOR_OUTLINE);
+}
+
 /* The source of a tensor's extent i. */
 static inline uint32_t ckpt_extent_source(const ckpt_tensor *t, uint32_t i)
 {

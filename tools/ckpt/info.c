@@ -177,6 +177,7 @@ typedef struct info_args {
 static int info_run(cli_args *cli, ckpt_err *err)
 {
     ckpt_map *map = NULL;
+    cli->open.outline = true;
     int rc = args_open(&map, cli, err);
 
     if (rc == CKPT_OK)
