@@ -19,6 +19,7 @@
 
 #include "formats/dcp/dcp.h"
 #include "formats/training/param_values.h"
+#include "formats/training/single_values.h"
 #include "formats/training/to_fsdp.h"
 #include "formats/training/torch_settings.h"
 #include "formats/training/write_job.h"
@@ -32,6 +33,7 @@ typedef struct dpw_writer {
     const ckpt_state *state; /* NULL: only weights are written */
     const ckpt_target *target;
     const ckpt_dcp_layout *layout;
+    ckpt_train_moments moments;
     ckpt_dcp_pack pack; /* the current folder */
     ckpt_err *err;
 } dpw_writer;
@@ -193,15 +195,16 @@ static int dpw_moments(dpw_writer *w)
 }
 
 /* Write single values per parameter, which training formats store per group. */
-static int dpw_members(dpw_writer *w, const ckpt_group *g)
+static int dpw_members(dpw_writer *w, size_t number)
 {
+    const ckpt_group *g = &w->state->group.at[number];
     int rc = CKPT_OK;
 
     for (size_t i = g->first; rc == CKPT_OK && i < g->first + g->n; i++) {
         const char *name = ckpt_state_name(w->state, w->state->param.at[i]);
         ckpt_dict kept = ckpt_value_map(ckpt_train_param_entry(w->state, g, i));
         for (uint64_t k = 0; rc == CKPT_OK && k < kept.n; k++) {
-            if (ckpt_train_is_single(w->from, w->state, g, &kept.at[k]))
+            if (ckpt_train_is_single(&w->moments, number, &kept.at[k]))
                 rc = dpw_flatten(w,
                                  dpw_below_optimizer(w, "state", name, kept.at[k].key->as.text.at),
                                  kept.at[k].value, CKPT_MAX_DIM);
@@ -301,8 +304,10 @@ static int dpw_run(dpw_writer *w)
 {
     int rc = dpw_moments(w);
 
+    if (rc == CKPT_OK)
+        rc = ckpt_train_moments_find(&w->moments, w->from, w->state, w->err);
     for (size_t g = 0; rc == CKPT_OK && g < w->state->group.n; g++)
-        rc = dpw_members(w, &w->state->group.at[g]);
+        rc = dpw_members(w, g);
     for (size_t g = 0; rc == CKPT_OK && g < w->state->group.n; g++)
         rc = dpw_group(w, g);
     return rc == CKPT_OK ? dpw_values(w) : rc;
@@ -348,6 +353,7 @@ int ckpt_dcp_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *targ
         to->claim.joins_groups = w.layout->flat;
         rc = dpw_write(&w);
     }
+    ckpt_train_moments_free(&w.moments);
     ckpt_dcp_metadata_free(&w.pack.meta);
     return rc;
 }

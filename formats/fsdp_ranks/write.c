@@ -15,6 +15,7 @@
 #include "formats/torch/tree.h"
 #include "formats/training/kept_values.h"
 #include "formats/training/param_values.h"
+#include "formats/training/single_values.h"
 #include "formats/training/to_fsdp.h"
 #include "formats/training/torch_settings.h"
 #include "formats/training/write_job.h"
@@ -41,6 +42,7 @@ typedef struct rwr_writer {
     const char *device;          /* device type of the mesh */
     const char *kind[RWR_KINDS]; /* kinds of state: "step", "exp_avg" */
     size_t n_kinds;
+    ckpt_train_moments moments;
     rwr_cuts cut; /* in the order of tensors in each rank's files */
     size_t next;  /* index of the next one */
     /* the current file */
@@ -359,14 +361,15 @@ static void rwr_kinds(rwr_writer *w)
 }
 
 /* Make the optimizer's state of one parameter; NULL: none. */
-static ckpt_value *rwr_state(rwr_writer *w, const ckpt_group *g, size_t number)
+static ckpt_value *rwr_state(rwr_writer *w, size_t group, size_t number)
 {
+    const ckpt_group *g = &w->job->state->group.at[group];
     const ckpt_tensor *param = w->job->state->param.at[number];
     ckpt_dict kept = ckpt_value_map(ckpt_train_param_entry(w->job->state, g, number));
     ckpt_value *out = ckpt_tt_new(&w->tree, CKPT_V_DICT);
 
     for (uint64_t i = 0; i < kept.n; i++) {
-        if (ckpt_train_is_single(w->job->from, w->job->state, g, &kept.at[i]))
+        if (ckpt_train_is_single(&w->moments, group, &kept.at[i]))
             ckpt_tt_put(&w->tree, out, kept.at[i].key->as.text.at,
                         ckpt_tt_copy(&w->tree, kept.at[i].value));
     }
@@ -427,7 +430,7 @@ static int rwr_optim(rwr_writer *w)
         const ckpt_group *group = &s->group.at[g];
         ckpt_tt_add(t, groups, rwr_group(w, group, number));
         for (size_t i = 0; i < group->n; i++, number++) {
-            ckpt_value *v = rwr_state(w, group, group->first + i);
+            ckpt_value *v = rwr_state(w, g, group->first + i);
             if (v)
                 ckpt_tt_put_at(t, state, ckpt_tt_int(t, (int64_t)number), v);
         }
@@ -534,6 +537,8 @@ int ckpt_ranks_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *ta
         rc = ckpt_state_ordered(from, job.state, err);
     if (rc == CKPT_OK)
         rc = rwr_tell(&w);
+    if (rc == CKPT_OK)
+        rc = ckpt_train_moments_find(&w.moments, from, job.state, err);
     rwr_kinds(&w);
     for (w.rank = 0; rc == CKPT_OK && w.rank < w.ranks; w.rank++)
         rc = rwr_rank(&w);
@@ -545,6 +550,7 @@ int ckpt_ranks_scatter(ckpt_map *to, const ckpt_map *from, const ckpt_target *ta
     }
     if (rc == CKPT_OK)
         rc = rwr_config(&w);
+    ckpt_train_moments_free(&w.moments);
     ckpt_vec_free(&w.cut);
     return rc;
 }

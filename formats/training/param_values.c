@@ -236,26 +236,6 @@ int ckpt_train_entries(ckpt_map *map, ckpt_state *state, const ckpt_map *orphans
     return rc;
 }
 
-/* Returns false for a member with tensors in the map, because the writer takes it from there. */
-bool ckpt_train_is_single(const ckpt_map *from, const ckpt_state *state, const ckpt_group *g,
-                          const ckpt_pair *p)
-{
-    assert(from && state && g && p);
-    const ckpt_tensor_value *v = p->value->kind == CKPT_V_TENSOR ? p->value->as.tensor : NULL;
-
-    for (uint32_t k = 0; v && k < v->ndim; k++) {
-        if (v->shape[k] != 1)
-            return false; // a flat moment
-    }
-    if (p->key->kind != CKPT_V_STR)
-        return false;
-    for (size_t i = g->first; i < g->first + g->n; i++) {
-        if (ckpt_state_moment(from, state, p->key->as.text.at, state->param.at[i]))
-            return false;
-    }
-    return true;
-}
-
 const ckpt_value *ckpt_train_param_entry(const ckpt_state *state, const ckpt_group *g, size_t param)
 {
     assert(state && g && param < state->param.n);

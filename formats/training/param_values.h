@@ -26,10 +26,6 @@ int ckpt_train_entries(ckpt_map *map, ckpt_state *state, const ckpt_map *orphans
 const ckpt_value *ckpt_train_param_entry(const ckpt_state *state, const ckpt_group *g,
                                          size_t param);
 
-/* True for a pair of that entry that is a single value, for which the map has no tensor. */
-bool ckpt_train_is_single(const ckpt_map *from, const ckpt_state *state, const ckpt_group *g,
-                          const ckpt_pair *p);
-
 /*
  * Make a TENSOR value with the tensor's dtype and shape, but without a storage.  NULL: no memory.
  */
