@@ -217,15 +217,21 @@ CAST_INLINE uint64_t cast_zeros(const unsigned char *p, unsigned bytes, size_t n
 
 static uint64_t cast_count_zeros(ckpt_dtype d, const void *p, size_t n)
 {
-    switch (ckpt_dtype_get(d)->bits) {
+    const unsigned bits = ckpt_dtype_get(d)->bits;
+    uint64_t found = 0;
+    size_t done = ckpt_zeros_x86(bits, p, n, &found);
+    const unsigned char *at = (const unsigned char *)p + done * bits / 8;
+
+    n -= done;
+    switch (bits) {
     case 64:
-        return cast_zeros(p, 8, n);
+        return found + cast_zeros(at, 8, n);
     case 32:
-        return cast_zeros(p, 4, n);
+        return found + cast_zeros(at, 4, n);
     case 16:
-        return cast_zeros(p, 2, n);
+        return found + cast_zeros(at, 2, n);
     default:
-        return cast_zeros(p, 1, n);
+        return found + cast_zeros(at, 1, n);
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cast_x86.c: has AVX2 and F16C bodies of the most frequent conversions and of the search for
- * values that are not finite.
+ * cast_x86.c: has AVX2 and F16C bodies of the most frequent conversions, of the search for values
+ * that are not finite and of the count of zeros.
  *
  * Every body gives the same bits as the portable one in any floating point mode of the thread: F32
  * <-> BF16 is integer code; VCVTPH2PS ignores "denormals are zero"; VCVTPS2PH gets its rounding
@@ -226,6 +226,77 @@ static size_t x86_finite(ckpt_dtype d, const unsigned char *p, size_t n)
     }
 }
 
+/* Registers whose zeros are counted before the counters of 16 bits could overflow. */
+#define X86_COUNTED 32767u
+
+/* All ones in each lane of `bytes` bytes (a constant after inlining) that is +0 or -0. */
+X86_INLINE __m256i x86_zero(const unsigned char *p, unsigned bytes)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)p);
+
+    if (bytes == 4)
+        return _mm256_cmpeq_epi32(_mm256_and_si256(v, _mm256_set1_epi32(0x7fffffff)), zero);
+    return _mm256_cmpeq_epi16(_mm256_and_si256(v, _mm256_set1_epi16(0x7fff)), zero);
+}
+
+/* Add up the lanes, each of which is at most X86_COUNTED. */
+X86_INLINE uint64_t x86_sum(__m256i lanes, unsigned bytes)
+{
+    uint32_t part[8];
+    uint64_t sum = 0;
+
+    if (bytes == 2)
+        lanes = _mm256_madd_epi16(lanes, _mm256_set1_epi16(1));
+    _mm256_storeu_si256((__m256i *)(void *)part, lanes);
+    for (unsigned i = 0; i < 8; i++)
+        sum += part[i];
+    return sum;
+}
+
+/* Count the zeros of n registers. */
+X86_INLINE uint64_t x86_zeros(const unsigned char *p, size_t n, unsigned bytes)
+{
+    uint64_t found = 0;
+
+    while (n > 0) {
+        size_t some = n < X86_COUNTED ? n : X86_COUNTED;
+        __m256i lanes = _mm256_setzero_si256();
+
+        // a lane with a zero is -1
+        for (size_t i = 0; i < some; i++, p += 32) {
+            __m256i zero = x86_zero(p, bytes);
+
+            lanes = bytes == 4 ? _mm256_sub_epi32(lanes, zero) : _mm256_sub_epi16(lanes, zero);
+        }
+        found += x86_sum(lanes, bytes);
+        n -= some;
+    }
+    return found;
+}
+
+X86_BODY
+static uint64_t x86_zeros_4(const unsigned char *p, size_t n)
+{
+    return x86_zeros(p, n, 4);
+}
+
+X86_BODY
+static uint64_t x86_zeros_2(const unsigned char *p, size_t n)
+{
+    return x86_zeros(p, n, 2);
+}
+
+size_t ckpt_zeros_x86(unsigned bits, const void *p, size_t n_elems, uint64_t *found)
+{
+    const unsigned lanes = bits == 32 ? 8 : 16;
+
+    if ((bits != 32 && bits != 16) || n_elems < lanes || !ckpt_x86_usable())
+        return 0;
+    *found += bits == 32 ? x86_zeros_4(p, n_elems / lanes) : x86_zeros_2(p, n_elems / lanes);
+    return n_elems / lanes * lanes;
+}
+
 ckpt_cast_fn ckpt_cast_find_x86(ckpt_dtype to, ckpt_dtype from)
 {
     ckpt_cast_fn fn = NULL;
@@ -267,6 +338,15 @@ size_t ckpt_finite_prefix_x86(ckpt_dtype d, const void *p, size_t n_elems)
     (void)d;
     (void)p;
     (void)n_elems;
+    return 0;
+}
+
+size_t ckpt_zeros_x86(unsigned bits, const void *p, size_t n_elems, uint64_t *found)
+{
+    (void)bits;
+    (void)p;
+    (void)n_elems;
+    (void)found;
     return 0;
 }
 

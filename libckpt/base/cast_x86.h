@@ -22,4 +22,11 @@ ckpt_cast_fn ckpt_cast_find_x86(ckpt_dtype to, ckpt_dtype from);
  */
 size_t ckpt_finite_prefix_x86(ckpt_dtype d, const void *p, size_t n_elems);
 
+/*
+ * Add the +0 and -0 among the first elements of `bits` bits to *found.
+ *
+ * Returns  the number of these elements: a multiple of 8, or 0 (other widths than 16 and 32)
+ */
+size_t ckpt_zeros_x86(unsigned bits, const void *p, size_t n_elems, uint64_t *found);
+
 #endif

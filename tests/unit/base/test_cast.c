@@ -238,6 +238,40 @@ static void losses_are_counted(void **state)
     }
 }
 
+/* Values that become 0, at any length and address, and more than 16 bits can count. */
+static void zeros_are_counted(void **state)
+{
+    enum { SHORT = 70, LONG = 1100003 };
+    float *src = malloc((LONG + 1) * sizeof *src);
+    uint16_t *dst = malloc((LONG + 1) * sizeof *dst);
+
+    (void)state;
+    assert_non_null(src);
+    assert_non_null(dst);
+    for (size_t n = 0; n < SHORT; n++) {
+        for (size_t at = 0; at < 2; at++) {
+            ckpt_lost lost = {0};
+            uint64_t want = 0;
+
+            for (size_t i = 0; i < n; i++) {
+                src[at + i] = i % 3 == 0 ? (i % 2 ? -0.0f : 0.0f) : i % 3 == 1 ? -1e-41f : 1.0f;
+                want += i % 3 == 1;
+            }
+            ckpt_cast_find(CKPT_BF16, CKPT_F32)(dst + at, src + at, n);
+            ckpt_count_lost(&lost, CKPT_BF16, CKPT_F32, dst + at, src + at, n);
+            assert_int_equal(lost.n_zero, want);
+        }
+    }
+    for (size_t i = 0; i < LONG; i++)
+        src[i] = i % 2 ? 1e-41f : -1e-41f;
+    ckpt_lost lost = {0};
+    ckpt_cast_find(CKPT_BF16, CKPT_F32)(dst, src, LONG);
+    ckpt_count_lost(&lost, CKPT_BF16, CKPT_F32, dst, src, LONG);
+    assert_int_equal(lost.n_zero, LONG);
+    free(src);
+    free(dst);
+}
+
 static void equal_dtypes_are_copied(void **state)
 {
     unsigned char src[512], dst[512];
@@ -714,6 +748,7 @@ int main(void)
         cmocka_unit_test(found_for_floats_and_ints_to_f32),
         cmocka_unit_test(ints_round_once),
         cmocka_unit_test(losses_are_counted),
+        cmocka_unit_test(zeros_are_counted),
         cmocka_unit_test(equal_dtypes_are_copied),
         cmocka_unit_test(every_narrow_pattern),
         cmocka_unit_test(ties_and_their_neighbours),
