@@ -111,6 +111,8 @@ typedef struct zt_about {
     uint64_t n_silent[2];     /* samples without a label in them */
     uint64_t n_samples[2];    /* in them */
     uint64_t row[2];          /* most tokens of a sample in them */
+    uint64_t positions;       /* max_position_embeddings of the model */
+    uint64_t reach;           /* see zt_model_config_reach */
 } zt_about;
 
 /*

@@ -294,6 +294,8 @@ void zt_engine_about(const zt_engine *e, zt_about *out)
                       .with_optimizer = e->loaded.with_optimizer,
                       .optimizer_updates = e->loaded.optimizer_updates,
                       .updates = e->loaded.updates,
+                      .positions = e->model_config.positions,
+                      .reach = zt_model_config_reach(&e->model_config),
                       .replaced = e->loaded.replaced,
                       .unlike_path = e->unlike_path,
                       .unlike_model = e->unlike_model,

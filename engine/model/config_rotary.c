@@ -294,6 +294,19 @@ int zt_config_rope(const zt_config_file *f)
     return rc == CKPT_OK ? cr_rope_kind(f, rope) : rc;
 }
 
+uint64_t zt_model_config_reach(const zt_model_config *c)
+{
+    const bool scaled = c->rope_kind == ZT_ROPE_LINEAR && strcmp(c->model_type, "gemma3_text") != 0;
+    const double reach = (double)c->positions * c->rope_factor;
+
+    if (c->arch == ZT_BLOOM || c->arch == ZT_T5)
+        return UINT64_MAX;
+    // Gemma 3 states the length after its scaling; a factor below 1 does not shorten texts
+    if (!scaled || c->rope_factor <= 1)
+        return c->positions;
+    return reach < 0x1p63 ? (uint64_t)reach : UINT64_MAX;
+}
+
 /* ---- windows ------------------------------------------------------------------------------ */
 
 /* Defaults of missing window keys. */

@@ -263,6 +263,13 @@ struct zt_model {
 int zt_model_config_read(zt_model_config *out, ckpt_arena *arena, const char *path, ckpt_err *err);
 
 /*
+ * Tokens of the longest sample for which the model's positions are made: max_position_embeddings,
+ * which a linear scaling of Llama's family multiplies, as in vLLM; UINT64_MAX: ALiBi and relative
+ * positions have no limit.
+ */
+uint64_t zt_model_config_reach(const zt_model_config *c);
+
+/*
  * Read only the settings that determine parameters; settings that change results but no shape
  * (activations, rotary positions, windows) are ignored.
  */

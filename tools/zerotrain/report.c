@@ -447,6 +447,20 @@ static void rp_weights(const report *r)
     fputc('\n', stderr);
 }
 
+/* Warn of samples that are longer than the texts for which the model's positions are made. */
+static void rp_reach(const zt_about *a, const char *path, uint64_t row)
+{
+    if (row <= a->reach)
+        return;
+    fprintf(stderr,
+            "zerotrain: warning: %s: samples have up to %" PRIu64
+            " tokens, but the model's rotary positions are made for %" PRIu64
+            " (max_position_embeddings is %" PRIu64 " in its config.json%s); use a smaller --seq, "
+            "or state the new length in config.json\n",
+            path, row, a->reach, a->positions,
+            a->reach > a->positions ? ", multiplied by the factor of rope_scaling" : "");
+}
+
 /* Name the parts of the data files that are not used. */
 static void rp_unused(const report *r)
 {
@@ -459,6 +473,7 @@ static void rp_unused(const report *r)
 
         if (u->of > 0)
             (void)snprintf(of, sizeof of, " of the first %" PRIu64, u->of);
+        rp_reach(a, path, a->row[i]);
         if (u->records > 0)
             fprintf(stderr,
                     "zerotrain: warning: %s: %" PRIu64
