@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* setup.c: creates a run: configuration, data, model, runtime. */
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,6 +34,26 @@ static int su_config(zt_engine *e, int64_t total, ckpt_err *err)
     e->config.activation_checkpointing =
         e->config.activation_checkpointing || e->opts->checkpointing;
     return rc;
+}
+
+/*
+ * Check that the files of the data and the weights exist, before a tokenizer, the data and the
+ * weights are read in this order, because each of them can take minutes.
+ */
+static int su_inputs(const zt_engine *e, ckpt_err *err)
+{
+    const zt_options *o = e->opts;
+    // do not check data that this mode does not use
+    const char *const path[] = {o->evaluate && o->eval_data ? NULL : o->data,
+                                o->predictions || o->generate ? NULL : o->eval_data, o->vocab,
+                                o->load, o->init && strcmp(o->init, "none") != 0 ? o->init : NULL};
+
+    for (size_t i = 0; i < sizeof path / sizeof *path; i++) {
+        if (path[i] && !strstr(path[i], "://") && access(path[i], R_OK) != 0)
+            return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot be opened",
+                                 path[i]);
+    }
+    return CKPT_OK;
 }
 
 /* True for a file that a language model reads by its tokenizer. */
@@ -360,6 +381,8 @@ static int su_local(zt_engine *e, ckpt_err *err)
         rc = su_config(e, e->opts->max_steps > 0 ? e->opts->max_steps : 1, err);
     if (rc == CKPT_OK && e->opts->print_config)
         return rc;
+    if (rc == CKPT_OK)
+        rc = su_inputs(e, err);
     if (rc == CKPT_OK)
         rc = su_data(e, err);
     if (rc == CKPT_OK)

@@ -14,3 +14,12 @@ try $C --model "$S" --data "$S"/train.tsv --init nowhere
 try $C --model "$S" --data "$S"/train.tsv --load nowhere
 try $C --model "$S" --data "$S"/train.tsv --hostfile nowhere
 try --args nowhere.json
+# before the tokenizer, the data and the weights are read
+echo '{' >tokenizer.json
+echo words >words.txt
+gpt2="--model $FIXTURES/peft_gpt2_conv1d/base --vocab tokenizer.json"
+try $C $gpt2 --data nowhere.txt
+try $C $gpt2 --data words.txt --eval-data nowhere.txt
+try $C $gpt2 --data words.txt --load nowhere
+try $C $gpt2 --data words.txt --init nowhere
+try $C $gpt2 --data words.txt --init none
