@@ -55,16 +55,45 @@ static const char *const hfp_uniform[] = {
     "qwen3",   "roberta",    "seed_oss",     "smollm3", "stablelm",   "starcoder2",  "xlm-roberta",
     NULL};
 
+#define HFP_NORMS "input_layernorm post_attention_layernorm "
+#define HFP_MLP   "mlp.gate_proj mlp.up_proj mlp.down_proj "
+#define HFP_QKV   "self_attn.q_proj self_attn.k_proj self_attn.v_proj "
+#define HFP_QKVO  HFP_QKV "self_attn.o_proj self_attn.q_norm self_attn.k_norm "
+#define HFP_LFM2  "feed_forward.w1 feed_forward.w2 feed_forward.w3 ffn_norm operator_norm "
+#define HFP_OUT   "linear_attn.norm linear_attn.out_proj "
+#define HFP_DELTA "linear_attn.A_log linear_attn.conv1d linear_attn.dt_bias "
+#define HFP_SHARED                                                                                 \
+    "mlp.gate mlp.shared_expert_gate mlp.shared_expert.gate_proj mlp.shared_expert.up_proj "       \
+    "mlp.shared_expert.down_proj "
+
 /*
  * Types in which layers with the same entry of layer_types have tensors of the same names
  * (tests/interop/uniform_layers.py);
- * period: the default of full_attention_interval, which older configurations have instead.
+ * period: the default of full_attention_interval, which older configurations have instead;
+ * full, other: modules and parameters that each layer with full attention, and with another entry,
+ * has: a kind of layers may have a single layer, which no other one shows to be incomplete.
  */
 static const struct {
     const char *name;
     int64_t period;
-} hfp_kinds[] = {{"lfm2", 0},       {"minimax", 0},      {"olmo_hybrid", 0},
-                 {"qwen3_next", 4}, {"qwen3_5_text", 4}, {"qwen3_5_moe_text", 4}};
+    const char *full, *other;
+} hfp_kinds[] = {
+    {"lfm2", 0, HFP_LFM2 HFP_QKV "self_attn.out_proj self_attn.q_layernorm self_attn.k_layernorm",
+     HFP_LFM2 "conv.conv conv.in_proj conv.out_proj"},
+    {"minimax", 0, HFP_NORMS HFP_QKV "self_attn.o_proj",
+     HFP_NORMS "self_attn.norm self_attn.out_proj self_attn.output_gate self_attn.qkv_proj"},
+    {"olmo_hybrid", 0, HFP_QKVO HFP_MLP "post_attention_layernorm post_feedforward_layernorm",
+     HFP_NORMS HFP_MLP
+     "linear_attn.q_proj linear_attn.k_proj linear_attn.v_proj linear_attn.o_proj "
+     "linear_attn.a_proj linear_attn.b_proj linear_attn.g_proj linear_attn.o_norm " HFP_DELTA},
+    {"qwen3_next", 4, HFP_NORMS HFP_QKVO,
+     HFP_NORMS "linear_attn.in_proj_ba linear_attn.in_proj_qkvz " HFP_OUT HFP_DELTA},
+    {"qwen3_5_text", 4, HFP_NORMS HFP_MLP HFP_QKVO,
+     HFP_NORMS HFP_MLP "linear_attn.in_proj_a linear_attn.in_proj_b linear_attn.in_proj_qkv "
+                       "linear_attn.in_proj_z " HFP_OUT HFP_DELTA},
+    {"qwen3_5_moe_text", 4, HFP_NORMS HFP_SHARED HFP_QKVO,
+     HFP_NORMS HFP_SHARED "linear_attn.in_proj_a linear_attn.in_proj_b linear_attn.in_proj_qkv "
+                          "linear_attn.in_proj_z " HFP_OUT HFP_DELTA}};
 
 /* The checked model. */
 typedef struct hfp_model {
@@ -204,6 +233,17 @@ bool ckpt_hf_uniform_kinds(const ckpt_value *config, int64_t *period)
         return true;
     }
     return false;
+}
+
+const char *ckpt_hf_kind_names(const ckpt_value *config, bool full)
+{
+    const ckpt_value *type = ckpt_value_get(config, "model_type");
+
+    for (size_t i = 0; type && i < sizeof hfp_kinds / sizeof *hfp_kinds; i++) {
+        if (ckpt_value_is(type, hfp_kinds[i].name))
+            return full ? hfp_kinds[i].full : hfp_kinds[i].other;
+    }
+    return NULL;
 }
 
 /* True if the configuration is of one class, whose name has this end. */

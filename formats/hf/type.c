@@ -80,8 +80,8 @@ static bool hft_parse(hft_weight *w, const char *name)
     return true;
 }
 
-/* The row of a configuration's language model, or NULL; *part: it is a part of the model. */
-static const ckpt_hf_layer_names *hft_row(const ckpt_value *config, const char **type, bool *part)
+const ckpt_hf_layer_names *ckpt_hf_layer_row(const ckpt_value *config, const char **type,
+                                             bool *part)
 {
     const ckpt_value *text = ckpt_value_get(config, "text_config");
     const ckpt_value *v = ckpt_value_get(text, "model_type");
@@ -96,6 +96,27 @@ static const ckpt_hf_layer_names *hft_row(const ckpt_value *config, const char *
             return row;
     }
     return NULL;
+}
+
+/* Types of decoders in which not all layers have the names that all models of the type have
+ * (tests/interop/uniform_layers.py). */
+static const char hft_differ[] =
+    "funnel gemma4_text gemma4_unified_text jamba kimi_linear lfm2_moe modernbert "
+    "modernbert-decoder olmo_hybrid prophetnet rwkv unispeech unispeech-sat wav2vec2 "
+    "wav2vec2-conformer";
+
+const char *ckpt_hf_layer_names_of_each(const ckpt_value *config)
+{
+    const char *type = "";
+    bool part;
+    const ckpt_hf_layer_names *row = ckpt_hf_layer_row(config, &type, &part);
+
+    // rows of encoders with decoders list the names of both
+    if (!row || part || strstr(row->needed, "encoder") || strstr(row->needed, "layer.#.") ||
+        strstr(row->needed, "longformer") || hft_has(hft_differ, type, strlen(type)) ||
+        ckpt_value_get(config, "auto_map") || ckpt_hf_quantization(config))
+        return NULL;
+    return row->needed;
 }
 
 /* The first weight that the row needs: the language model's layers begin as its name does. */
@@ -212,10 +233,12 @@ static int hft_warn(ckpt_map *map, const hft_fit *fit, const char *type, const c
         return ckpt_map_note(
             map, CKPT_WARNING, err,
             "%s: models of type %.60s, which config.json states, have %.*s.weight in their "
-            "layers, but no tensor has such a name (%zu of %zu names are missing): config.json "
+            "layers, but no tensor has such a name (%zu of %zu names are missing): %sconfig.json "
             "may be from another model",
             name, type, (int)strcspn(fit->first_missing, " "), fit->first_missing, fit->missing,
-            fit->needed);
+            fit->needed,
+            fit->odd == 0 && fit->missing <= fit->needed / 2 ? "a part of the model is missing, or "
+                                                             : "");
     return ckpt_map_note(map, CKPT_WARNING, err,
                          "%s: models of type %.60s, which config.json states, have no %.200s, so "
                          "programs ignore it: config.json may be from another model",
@@ -302,7 +325,7 @@ int ckpt_hf_type(ckpt_map *map, const ckpt_value *config, const char *name, ckpt
     bool part;
     size_t n_prefix;
     hft_layers layers = {0};
-    const ckpt_hf_layer_names *row = hft_row(config, &type, &part);
+    const ckpt_hf_layer_names *row = ckpt_hf_layer_row(config, &type, &part);
 
     // code beside the model may make other modules, and quantized modules have other names
     if (!row || ckpt_value_get(config, "auto_map") || ckpt_hf_quantization(config) ||
@@ -315,8 +338,12 @@ int ckpt_hf_type(ckpt_map *map, const ckpt_value *config, const char *name, ckpt
     if (!hft_collect(&layers, map, main, n_prefix))
         return CKPT_OK;
     const hft_fit fit = hft_compare(&layers, row);
+    // all names are the type's, but no layer has some that each model of it has; a draft head of
+    // EAGLE lacks norms
+    const bool lacks = main && fit.missing > 0 && fit.odd == 0 &&
+                       ckpt_map_index(map, "fc.weight", strlen("fc.weight")) == SIZE_MAX;
     // the layers of other parts may have any names
-    if ((part && fit.missing == 0) || !hft_another(&layers, &fit))
+    if (!lacks && ((part && fit.missing == 0) || !hft_another(&layers, &fit)))
         return main ? hft_check_bias(map, config, type, main, n_prefix, err) : CKPT_OK;
     return hft_warn(map, &fit, type, name, err);
 }

@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "formats/hf/layer_names.h"
 #include "formats/hf/stacks.h"
 #include "libckpt/base/dtype.h"
 #include "libckpt/base/number.h"
@@ -74,6 +75,9 @@ static const hfc_part hfc_parts[] = {
 
 enum { HFC_PARTS = sizeof hfc_parts / sizeof *hfc_parts };
 
+/* Layers that predict more tokens, whose numbers begin at 0 again. */
+static const hfc_part hfc_draft = {{"mtp"}, true, NULL, {NULL}, ""};
+
 /* Number of a part's layers in config.json; 0: the key is missing. */
 static uint64_t hfc_part_said(const ckpt_value *config, const hfc_part *part)
 {
@@ -115,6 +119,19 @@ static bool hfc_is_of(const ckpt_hf_stack *stack, const hfc_part *part)
 /* Keys of configurations in which some layers use the keys or values of other layers. */
 static const char *const hfc_shared[] = {"num_kv_shared_layers", "attention_k_eq_v", "use_cla",
                                          NULL};
+
+static bool hfc_shares(const ckpt_value *config)
+{
+    for (size_t i = 0; hfc_shared[i]; i++) {
+        const ckpt_value *v = ckpt_value_get(config, hfc_shared[i]);
+        int64_t number = 0;
+        v = v ? v : ckpt_value_get(ckpt_value_get(config, "text_config"), hfc_shared[i]);
+        if ((v && ckpt_value_as_int(v, &number) && number != 0) ||
+            (v && v->kind == CKPT_V_BOOL && v->as.i))
+            return true;
+    }
+    return false;
+}
 
 /* Give each of `said` layers a kind: 1 if it is a period-th one, with full attention, else 0. */
 static int hfc_period(uint32_t **kinds, size_t *n, uint64_t said, int64_t period, ckpt_err *err)
@@ -159,8 +176,39 @@ static int hfc_kinds(const ckpt_value *config, uint32_t **kinds, size_t *n, ckpt
     return CKPT_OK;
 }
 
-/* Report the first gap of a stack. */
-static int hfc_gap(ckpt_map *map, const ckpt_stack *stack, const char *name, ckpt_err *err)
+/*
+ * The names that each of `said` layers has, as ckpt_stack.needed; NULL: the type is not known, or
+ * its layers may have other names.
+ */
+static int hfc_needed(const char ***out, const ckpt_map *map, const ckpt_value *config,
+                      uint64_t said, ckpt_err *err)
+{
+    static const char draft[] = "fc.weight"; // a draft head of EAGLE lacks norms of its type
+    const ckpt_value *types = hfc_layer_types(config);
+    const char *all = ckpt_hf_layer_names_of_each(config);
+    int64_t period = 0;
+    const bool by_kind = ckpt_hf_uniform_kinds(config, &period);
+
+    *out = NULL;
+    if ((!all && !by_kind) || said > CKPT_HF_LAYERS / 64 ||
+        ckpt_map_index(map, draft, sizeof draft - 1) != SIZE_MAX)
+        return CKPT_OK;
+    *out = ckpt_alloc(said * sizeof **out);
+    if (!*out)
+        return ckpt_fail_memory(err);
+    for (uint64_t i = 0; i < said; i++) {
+        const bool listed = types && types->kind == CKPT_V_LIST && i < types->as.seq.n;
+        const bool known = listed || period > 0;
+        const bool full = listed ? ckpt_value_is(types->as.seq.at[i], "full_attention")
+                                 : known && (i + 1) % (uint64_t)period == 0;
+        (*out)[i] = by_kind ? (known ? ckpt_hf_kind_names(config, full) : NULL) : all;
+    }
+    return CKPT_OK;
+}
+
+/* Report the first gap of a stack; type: the model's. */
+static int hfc_gap(ckpt_map *map, const ckpt_stack *stack, const char *type, const char *name,
+                   ckpt_err *err)
 {
     const bool kinds = stack->uniform && stack->n_kind > 0;
     ckpt_gap gap;
@@ -168,6 +216,14 @@ static int hfc_gap(ckpt_map *map, const ckpt_stack *stack, const char *name, ckp
 
     if (rc != CKPT_OK || !gap.found)
         return rc;
+    if (gap.alone)
+        return ckpt_map_problem(map, CKPT_EMISSING, err,
+                                "%s: %.*s.%" PRIu64 ".%s is missing, but models of type %.60s have "
+                                "it in such a layer: a part of the model is missing%s; copy the "
+                                "whole model (%s)",
+                                name, (int)stack->n_prefix, stack->prefix, gap.layer, gap.key, type,
+                                kinds ? ", or config.json has wrong types of layers" : "",
+                                ckpt_hf_as_is(map));
     if (gap.there > 1)
         return ckpt_map_problem(map, CKPT_EMISSING, err,
                                 "%s: %.*s.%" PRIu64 ".%s: found for %" PRIu64
@@ -198,21 +254,19 @@ static int hfc_gaps(ckpt_map *map, const ckpt_hf_stack_vec *all, const ckpt_valu
     int64_t period = 0;
     const bool by_kind = ckpt_hf_uniform_kinds(config, &period);
     uint32_t *kinds = NULL;
+    const char *type = "", **needed = NULL;
+    bool part;
+    const ckpt_hf_layer_names *row = ckpt_hf_layer_row(config, &type, &part);
     size_t n = 0;
     int rc = CKPT_OK;
 
-    for (size_t i = 0; hfc_shared[i]; i++) {
-        const ckpt_value *v = ckpt_value_get(config, hfc_shared[i]);
-        int64_t number = 0;
-        v = v ? v : ckpt_value_get(ckpt_value_get(config, "text_config"), hfc_shared[i]);
-        if (v && ckpt_value_as_int(v, &number) && number != 0)
-            return CKPT_OK;
-        if (v && v->kind == CKPT_V_BOOL && v->as.i)
-            return CKPT_OK;
-    }
+    if (hfc_shares(config))
+        return CKPT_OK;
     rc = hfc_kinds(config, &kinds, &n, err);
     if (rc == CKPT_OK && !kinds && by_kind)
         rc = hfc_period(&kinds, &n, said, period, err);
+    if (rc == CKPT_OK)
+        rc = hfc_needed(&needed, map, config, said, err);
     for (size_t i = 0; rc == CKPT_OK && said > 0 && i < all->n; i++) {
         const ckpt_hf_stack *s = &all->at[i];
         ckpt_stack stack = {.prefix = s->prefix,
@@ -224,11 +278,21 @@ static int hfc_gaps(ckpt_map *map, const ckpt_hf_stack_vec *all, const ckpt_valu
                             .uniform =
                                 (uniform || (by_kind && n > 0)) && ckpt_hf_stack_is_layers(s),
                             .idle = hfc_said(config, idle) > 0};
+        // an MLP of HY-V4 may have no gate (tests/interop/uniform_layers.py)
+        if (row && strcmp(type, "hy_v4") != 0 && ckpt_hf_stack_is_layers(s) &&
+            !hfc_is_of(s, &hfc_draft)) {
+            stack.listed[0] = row->needed;
+            stack.listed[1] = row->more;
+            stack.needed = needed;
+            stack.n_needed = needed ? said : 0;
+            stack.lone = by_kind;
+        }
         // layers with and without a window have the same names
         stack.n_kind = uniform && stack.uniform ? 0 : n;
         if (s->n >= said)
-            rc = hfc_gap(map, &stack, name, err);
+            rc = hfc_gap(map, &stack, type, name, err);
     }
+    ckpt_free(needed);
     ckpt_free(kinds);
     return rc;
 }

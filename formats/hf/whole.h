@@ -100,6 +100,25 @@ bool ckpt_hf_uniform(const ckpt_value *config);
  */
 bool ckpt_hf_uniform_kinds(const ckpt_value *config, int64_t *period);
 
+/*
+ * Names, separated by blanks, that each layer with full attention (else: with another entry of
+ * layer_types) of a model of ckpt_hf_uniform_kinds has; NULL: it is of another type.
+ */
+const char *ckpt_hf_kind_names(const ckpt_value *config, bool full);
+
+/*
+ * Names, separated by blanks, that each layer of a model has because of its model_type; NULL: the
+ * layers of the type may differ, or its names are not known.
+ */
+const char *ckpt_hf_layer_names_of_each(const ckpt_value *config);
+
+/*
+ * The names of the weights in the layers of a configuration's language model, from its model_type;
+ * *type: its model_type; *part: it is a part of the model.  NULL: the type is not known.
+ */
+const struct ckpt_hf_layer_names *ckpt_hf_layer_row(const ckpt_value *config, const char **type,
+                                                    bool *part);
+
 /* True if a configuration says how many layers the model has. */
 bool ckpt_hf_counts_layers(const ckpt_value *config);
 

@@ -4,7 +4,8 @@
  *
  * Layers may differ on purpose (dense and MoE layers, attention and Mamba layers), so layers are
  * compared by their sets of names.  A layer has a gap only if another layer has all of its names
- * and more, and nothing stands in the place of the missing name.
+ * and more, and nothing stands in the place of the missing name; or if the names of the model's
+ * type are known, and a layer lacks one of them.
  */
 #ifndef CKPT_MAP_GAPS_H
 #define CKPT_MAP_GAPS_H
@@ -22,6 +23,11 @@ typedef struct ckpt_stack {
     uint64_t experts;     /* experts of a layer that has any; 0: not known */
     bool uniform;         /* all layers of a kind have the same names, but for adapters' */
     bool idle;            /* experts beyond these compute nothing, so some weights may be absent */
+    /* Names of the model's type, without ".weight", separated by blanks; '#' is a number. */
+    const char *listed[2];     /* names that its layers may have; NULL: not known */
+    const char *const *needed; /* [n_needed]: names that each layer has; NULL: not known */
+    size_t n_needed;
+    bool lone; /* a needed name may be of one layer; else only a name of another layer counts */
 } ckpt_stack;
 
 /* A gap. */
@@ -30,6 +36,7 @@ typedef struct ckpt_gap {
     uint64_t layer;
     uint64_t here, there; /* how many tensors of this name the layer has, and should have */
     uint64_t like;        /* a complete layer; the layer itself if its own experts disagree */
+    bool alone;           /* no other layer has the name: the model's type has it */
     char key[160];        /* name after the layer's number, an expert's number as '*' */
 } ckpt_gap;
 

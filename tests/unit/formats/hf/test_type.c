@@ -63,11 +63,12 @@ static const type_case cases[] = {
      NULL,
      {ATTENTION NORMS "shared_mlp.input_linear shared_mlp.output_linear "
                       "block_sparse_moe.input_linear block_sparse_moe.output_linear"}},
-    // one name more or less
+    // one name more
     {"llama", NULL, {LLAMA "self_attn.new_norm"}},
     {"wav2vec2", NULL, {WAV2VEC2 "conv new_layer.linear_1 new_layer.linear_2"}},
     {"bert", NULL, {BERT "attention.self.new_proj"}},
-    {"qwen3", NULL, {LLAMA "self_attn.q_norm"}},
+    // a name that all layers lack
+    {"qwen3", "1 of 11 names are missing): a part", {LLAMA "self_attn.q_norm"}},
     // other models
     {"gemma3_text", "4 of 13 names are missing", {LLAMA, LLAMA}},
     {"bert", "8 of 8 names are missing", {LLAMA}},
