@@ -60,6 +60,8 @@ static const char *const hfp_uniform[] = {
 #define HFP_QKV   "self_attn.q_proj self_attn.k_proj self_attn.v_proj "
 #define HFP_QKVO  HFP_QKV "self_attn.o_proj self_attn.q_norm self_attn.k_norm "
 #define HFP_LFM2  "feed_forward.w1 feed_forward.w2 feed_forward.w3 ffn_norm operator_norm "
+#define HFP_PARTS                                                                                  \
+    "linear_attn.in_proj_a linear_attn.in_proj_b linear_attn.in_proj_qkv linear_attn.in_proj_z "
 #define HFP_OUT   "linear_attn.norm linear_attn.out_proj "
 #define HFP_DELTA "linear_attn.A_log linear_attn.conv1d linear_attn.dt_bias "
 #define HFP_SHARED                                                                                 \
@@ -77,23 +79,26 @@ static const struct {
     const char *name;
     int64_t period;
     const char *full, *other;
+    const char *name_of_other; // in layer_types
 } hfp_kinds[] = {
     {"lfm2", 0, HFP_LFM2 HFP_QKV "self_attn.out_proj self_attn.q_layernorm self_attn.k_layernorm",
-     HFP_LFM2 "conv.conv conv.in_proj conv.out_proj"},
+     HFP_LFM2 "conv.conv conv.in_proj conv.out_proj", "conv"},
     {"minimax", 0, HFP_NORMS HFP_QKV "self_attn.o_proj",
-     HFP_NORMS "self_attn.norm self_attn.out_proj self_attn.output_gate self_attn.qkv_proj"},
+     HFP_NORMS "self_attn.norm self_attn.out_proj self_attn.output_gate self_attn.qkv_proj",
+     "linear_attention"},
     {"olmo_hybrid", 0, HFP_QKVO HFP_MLP "post_attention_layernorm post_feedforward_layernorm",
      HFP_NORMS HFP_MLP
      "linear_attn.q_proj linear_attn.k_proj linear_attn.v_proj linear_attn.o_proj "
-     "linear_attn.a_proj linear_attn.b_proj linear_attn.g_proj linear_attn.o_norm " HFP_DELTA},
+     "linear_attn.a_proj linear_attn.b_proj linear_attn.g_proj linear_attn.o_norm " HFP_DELTA,
+     "linear_attention"},
     {"qwen3_next", 4, HFP_NORMS HFP_QKVO,
-     HFP_NORMS "linear_attn.in_proj_ba linear_attn.in_proj_qkvz " HFP_OUT HFP_DELTA},
-    {"qwen3_5_text", 4, HFP_NORMS HFP_MLP HFP_QKVO,
-     HFP_NORMS HFP_MLP "linear_attn.in_proj_a linear_attn.in_proj_b linear_attn.in_proj_qkv "
-                       "linear_attn.in_proj_z " HFP_OUT HFP_DELTA},
+     HFP_NORMS "linear_attn.in_proj_ba linear_attn.in_proj_qkvz " HFP_OUT HFP_DELTA,
+     "linear_attention"},
+    {"qwen3_5_text", 4, HFP_NORMS HFP_MLP HFP_QKVO, HFP_NORMS HFP_MLP HFP_PARTS HFP_OUT HFP_DELTA,
+     "linear_attention"},
     {"qwen3_5_moe_text", 4, HFP_NORMS HFP_SHARED HFP_QKVO,
-     HFP_NORMS HFP_SHARED "linear_attn.in_proj_a linear_attn.in_proj_b linear_attn.in_proj_qkv "
-                          "linear_attn.in_proj_z " HFP_OUT HFP_DELTA}};
+     HFP_NORMS HFP_SHARED HFP_PARTS HFP_OUT HFP_DELTA, "linear_attention"},
+};
 
 /* The checked model. */
 typedef struct hfp_model {
@@ -242,6 +247,17 @@ const char *ckpt_hf_kind_names(const ckpt_value *config, bool full)
     for (size_t i = 0; type && i < sizeof hfp_kinds / sizeof *hfp_kinds; i++) {
         if (ckpt_value_is(type, hfp_kinds[i].name))
             return full ? hfp_kinds[i].full : hfp_kinds[i].other;
+    }
+    return NULL;
+}
+
+const char *ckpt_hf_kind_other(const ckpt_value *config)
+{
+    const ckpt_value *type = ckpt_value_get(config, "model_type");
+
+    for (size_t i = 0; type && i < sizeof hfp_kinds / sizeof *hfp_kinds; i++) {
+        if (ckpt_value_is(type, hfp_kinds[i].name))
+            return hfp_kinds[i].name_of_other;
     }
     return NULL;
 }

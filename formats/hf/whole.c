@@ -492,8 +492,10 @@ int ckpt_hf_whole(ckpt_map *map, const ckpt_value *config, const char *name, ckp
                                          NULL};
     const ckpt_tensor *t = hfc_table(map);
     const size_t n_findings = map->findings.n;
-    int rc = ckpt_hf_check_layers(map, config, name, err);
+    int rc = ckpt_hf_numbers(map, config, err);
 
+    if (rc == CKPT_OK && map->findings.n == n_findings)
+        rc = ckpt_hf_check_layers(map, config, name, err);
     if (rc == CKPT_OK)
         rc = hfc_bare(map, config, t, name, err);
     if (rc == CKPT_OK && t)

@@ -106,6 +106,16 @@ bool ckpt_hf_uniform_kinds(const ckpt_value *config, int64_t *period);
  */
 const char *ckpt_hf_kind_names(const ckpt_value *config, bool full);
 
+/* The entry of layer_types beside full_attention in a model of ckpt_hf_uniform_kinds; or NULL. */
+const char *ckpt_hf_kind_other(const ckpt_value *config);
+
+/*
+ * Check sizes and types of layers that the config.json of a known model_type states.
+ *
+ * Errors  CKPT_EFORMAT, recorded as a finding if the map collects them
+ */
+int ckpt_hf_numbers(ckpt_map *map, const ckpt_value *config, ckpt_err *err);
+
 /*
  * Names, separated by blanks, that each layer of a model has because of its model_type; NULL: the
  * layers of the type may differ, or its names are not known.

@@ -59,7 +59,7 @@ def kind_names(kind):
     row = re.search(r'\{"%s",\s*\d+,((?:[^{}]|\n)*)\}' % kind, text)[1]
     while re.search(r'HFP_\w+', row):
         row = re.sub(r'HFP_\w+', lambda m: macros[m[0]], row)
-    full, other = row.split(',')
+    full, other = row.split(',')[:2]
     return strings(full).split(), strings(other).split()
 
 

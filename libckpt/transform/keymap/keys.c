@@ -94,12 +94,17 @@ static int rkey_add(ckpt_keys *keys, const ckpt_rm_facts *f, const ckpt_rm_line 
                          "%s:%u: %s: %s is unknown: copy the model's preprocessor_config.json into "
                          "its folder",
                          f->r->name, line->line, line->key, missing);
-    if (!v)
+    if (!v && missing)
         return ckpt_fail(
             err, CKPT_EMISSING,
             "%s:%u: %s: %s is unknown; set it with --size %s=VALUE, or give --config FILE",
-            f->r->name, line->line, line->key, missing ? missing : "its value",
-            missing ? missing : "NAME");
+            f->r->name, line->line, line->key, missing, missing);
+    if (!v)
+        return ckpt_fail(err, CKPT_EMISSING,
+                         "%s:%u: %s: the model's configuration gives no value for '%.200s': a name "
+                         "in it is missing there, or has a value that the map does not support; "
+                         "correct the configuration, or give another with --config FILE",
+                         f->r->name, line->line, line->key, line->text);
     if (!rkey_fits(line, v))
         return ckpt_fail(err, CKPT_EUSAGE, "%s:%u: %s: its type cannot hold the value of '%.80s'",
                          f->r->name, line->line, line->key, line->text);
