@@ -107,9 +107,10 @@ int ckpt_ranks_take_model(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
         if (!ckpt_ranks_is_part(dict.at[i].value) && dict.at[i].value->kind != CKPT_V_OBJECT) {
             // a module's extra state is no tensor: the first rank's is kept as a value
             const ckpt_value *key = dict.at[i].key, *own = ckpt_value_get(first, key->as.text.at);
-            if (file->where.rank > 0 &&
-                !(own && ckpt_value_equal(own, dict.at[i].value, RRU_NODES)) &&
-                !ckpt_ranked_add(r->map->arena, &r->client, key, false))
+            bool same = file->where.rank == 0;
+            if (!same && own)
+                rc = ckpt_value_compare(&same, own, dict.at[i].value, RRU_NODES, r->err);
+            if (rc == CKPT_OK && !same && !ckpt_ranked_add(r->map->arena, &r->client, key, false))
                 rc = ckpt_fail_memory(r->err);
             continue;
         }
@@ -315,6 +316,7 @@ int ckpt_ranks_take_optim(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
     const ckpt_value *groups = ckpt_value_get(root, "param_groups"),
                      *first = ckpt_value_get(r->root[CKPT_RANKS_OPTIM], "param_groups");
     ckpt_dict state = ckpt_value_map(ckpt_value_get(root, "state"));
+    bool same = file->where.rank == 0;
     int rc = CKPT_OK;
 
     if (ckpt_value_map(root).n == 0 && (file->where.rank == 0 || !first))
@@ -322,12 +324,15 @@ int ckpt_ranks_take_optim(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
     if (!groups)
         return ckpt_fail(r->err, CKPT_EFORMAT, "%s: holds no optimizer with param_groups",
                          file->where.file);
-    if (file->where.rank > 0 && (!first || !ckpt_value_equal(groups, first, RRU_NODES)))
+    if (file->where.rank > 0 && first)
+        rc = ckpt_value_compare(&same, groups, first, RRU_NODES, r->err);
+    if (rc == CKPT_OK && !same)
         return ckpt_fail(r->err, CKPT_EMISMATCH,
                          "%s: the optimizer's groups differ from rank 0's: the files may be from "
                          "different saves",
                          file->where.file);
-    rc = rru_take_others(r, root);
+    if (rc == CKPT_OK)
+        rc = rru_take_others(r, root);
     for (uint64_t i = 0; rc == CKPT_OK && i < state.n; i++)
         rc = rru_take_state(r, file, state.at[i].key, state.at[i].value);
     return rc;
@@ -601,8 +606,10 @@ int ckpt_ranks_take_extra(ckpt_ranks_run *r, const ckpt_ranks_file *file, ckpt_v
     ckpt_reader_free(y.reader);
     if (rc != CKPT_OK || (!mine && !first))
         return rc;
-    return mine && first && ckpt_value_equal(mine, first, RRU_NODES)
-               ? CKPT_OK
+    bool same = false;
+    rc = mine && first ? ckpt_value_compare(&same, mine, first, RRU_NODES, r->err) : CKPT_OK;
+    return rc != CKPT_OK || same
+               ? rc
                : ckpt_fail(r->err, CKPT_EMISMATCH,
                            "%s: its lr_scheduler differs from rank 0's: the files may be from "
                            "different saves",

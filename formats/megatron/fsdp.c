@@ -277,7 +277,10 @@ static size_t mgy_group(ckpt_meg_groups *out, ckpt_meg_job *job, ckpt_value *set
     ckpt_value list = {.kind = CKPT_V_LIST, .as.seq = {.at = one, .n = 1}};
 
     for (size_t i = 0; i < out->n; i++) {
-        if (ckpt_value_equal(out->at[i].settings, settings, 1 << 16))
+        bool same;
+        if (ckpt_value_compare(&same, out->at[i].settings, settings, 1 << 16, job->err) != CKPT_OK)
+            return SIZE_MAX;
+        if (same)
             return i;
     }
     return ckpt_meg_groups_add(out, job, &list, NULL) == CKPT_OK ? out->n - 1 : SIZE_MAX;

@@ -180,9 +180,13 @@ static int mgl_same_save(const ckpt_meg_job *job, const ckpt_meg_grid *grid)
                              *b = mgl_said(&grid->rank.at[i], key[k].name, key[k].argument);
             // tools that convert checkpoints may give one file the arguments of all
             const bool alike = key[k].argument ? !a || !b : !a && !b;
-            if (alike || (a && b && ckpt_value_equal(a, b, 4)))
+            bool same = alike;
+            int rc = !same && a && b ? ckpt_value_compare(&same, a, b, 4, job->err) : CKPT_OK;
+            if (rc != CKPT_OK)
+                return rc;
+            if (same)
                 continue;
-            int rc = ckpt_map_problem(
+            rc = ckpt_map_problem(
                 job->map, CKPT_EMISMATCH, job->err,
                 "%s: its %s%s differs from that in %s: they are from different saves",
                 grid->rank.at[i].path, key[k].argument ? "args." : "", key[k].name,

@@ -516,7 +516,7 @@ static bool mgo_is_rest(const ckpt_value *key)
 
 /* Collect the values of a rank that the first rank lacks or has otherwise; the arguments, which
  * number the rank, stay out. */
-static bool mgo_rest_own(mgo_reader *r, const ckpt_meg_rank *rank, ckpt_value *rest)
+static int mgo_rest_own(mgo_reader *r, const ckpt_meg_rank *rank, ckpt_value *rest)
 {
     ckpt_value *of = ckpt_value_new(r->map->arena, CKPT_V_DICT);
     ckpt_dict all = ckpt_value_map(rank->root);
@@ -528,12 +528,17 @@ static bool mgo_rest_own(mgo_reader *r, const ckpt_meg_rank *rank, ckpt_value *r
         if (!mgo_is_rest(key) || ckpt_value_is(key, "args"))
             continue;
         first = ckpt_value_get(r->grid->rank.at[0].root, key->as.text.at);
-        if (ckpt_value_is(key, "rng_state") || !first ||
-            !ckpt_value_equal(first, all.at[i].value, MGO_NODES))
-            ok = ckpt_dict_add(r->map->arena, &of->as.map, key, all.at[i].value);
+        bool same = false;
+        if (!ckpt_value_is(key, "rng_state") && first) {
+            const int rc = ckpt_value_compare(&same, first, all.at[i].value, MGO_NODES, r->err);
+            if (rc != CKPT_OK)
+                return rc;
+        }
+        ok = same || ckpt_dict_add(r->map->arena, &of->as.map, key, all.at[i].value);
     }
-    return ok &&
-           (of->as.map.n == 0 || ckpt_dict_add_cstr(r->map->arena, &rest->as.map, rank->name, of));
+    ok = ok &&
+         (of->as.map.n == 0 || ckpt_dict_add_cstr(r->map->arena, &rest->as.map, rank->name, of));
+    return ok ? CKPT_OK : ckpt_fail_memory(r->err);
 }
 
 /* Collect the first rank's other values, and those that are each rank's own. */
@@ -548,10 +553,11 @@ static int mgo_rest(mgo_reader *r)
         if (mgo_is_rest(first.at[i].key))
             ok = ckpt_dict_add(arena, &rest->as.map, first.at[i].key, first.at[i].value);
     }
-    for (size_t i = 1; ok && i < r->grid->rank.n; i++)
-        ok = mgo_rest_own(r, &r->grid->rank.at[i], rest);
+    int rc = ok ? CKPT_OK : ckpt_fail_memory(r->err);
+    for (size_t i = 1; rc == CKPT_OK && i < r->grid->rank.n; i++)
+        rc = mgo_rest_own(r, &r->grid->rank.at[i], rest);
     r->job->rest = rest;
-    return ok ? CKPT_OK : ckpt_fail_memory(r->err);
+    return rc;
 }
 
 int ckpt_meg_legacy_state(ckpt_meg_job *job, ckpt_meg_grid *grid)

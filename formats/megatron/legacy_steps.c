@@ -135,22 +135,27 @@ int ckpt_meg_same_steps(const ckpt_meg_job *job, const ckpt_meg_grid *grid)
 
 /* ---- settings ---- */
 
-/* Find a member that differs between two dicts, except `skip`; NULL: none. */
-static const char *mgx_differs(const ckpt_value *a, const ckpt_value *b, const char *const *skip)
+/* Find a member that differs between two dicts, except `skip`, unless one is known; NULL: none. */
+static int mgx_differs(const char **what, const ckpt_value *a, const ckpt_value *b,
+                       const char *const *skip, ckpt_err *err)
 {
+    int rc = CKPT_OK;
+
     for (unsigned side = 0; side < 2; side++) {
         ckpt_dict all = ckpt_value_map(side ? b : a);
-        for (uint64_t i = 0; i < all.n; i++) {
+        for (uint64_t i = 0; rc == CKPT_OK && !*what && i < all.n; i++) {
             const ckpt_value *key = all.at[i].key, *other;
-            bool skipped = key->kind != CKPT_V_STR;
+            bool skipped = key->kind != CKPT_V_STR, same = false;
             for (size_t k = 0; !skipped && skip[k]; k++)
                 skipped = ckpt_value_is(key, skip[k]);
             other = skipped ? NULL : ckpt_value_get(side ? a : b, key->as.text.at);
-            if (!skipped && !(other && ckpt_value_equal(all.at[i].value, other, MGX_NODES)))
-                return key->as.text.at;
+            if (other)
+                rc = ckpt_value_compare(&same, all.at[i].value, other, MGX_NODES, err);
+            if (rc == CKPT_OK && !skipped && !same)
+                *what = key->as.text.at;
         }
     }
-    return NULL;
+    return rc;
 }
 
 /* Compare the groups and other values of one optimizer with those of the first rank. */
@@ -169,12 +174,16 @@ static int mgx_same_optimizer(const ckpt_meg_job *job, const ckpt_meg_rank *firs
     ckpt_seq x = ckpt_value_seq(ckpt_value_get(inner_a ? inner_a : a, "param_groups")),
              y = ckpt_value_seq(ckpt_value_get(inner_b ? inner_b : b, "param_groups"));
     const char *what = NULL;
+    int rc = CKPT_OK;
 
-    for (uint64_t g = 0; !what && x.n == y.n && g < x.n; g++)
-        what = mgx_differs(x.at[g], y.at[g], params);
-    what = what ? what : mgx_differs(a, b, read);
-    if (!what && inner_a && inner_b)
-        what = mgx_differs(inner_a, inner_b, read);
+    for (uint64_t g = 0; rc == CKPT_OK && x.n == y.n && g < x.n; g++)
+        rc = mgx_differs(&what, x.at[g], y.at[g], params, job->err);
+    if (rc == CKPT_OK)
+        rc = mgx_differs(&what, a, b, read, job->err);
+    if (rc == CKPT_OK && inner_a && inner_b)
+        rc = mgx_differs(&what, inner_a, inner_b, read, job->err);
+    if (rc != CKPT_OK)
+        return rc;
     return what ? ckpt_map_problem(job->map, CKPT_EMISMATCH, job->err,
                                    "%s: '%.100s' of its optimizer differs from that in %s: the "
                                    "ranks were trained with different settings, or are from "
@@ -199,7 +208,10 @@ int ckpt_meg_same_settings(const ckpt_meg_job *job, const ckpt_meg_grid *grid)
         for (size_t k = 0; rc == CKPT_OK && k < 2; k++) {
             const ckpt_value *x = ckpt_value_get(first->root, schedule[k]),
                              *y = ckpt_value_get(rank->root, schedule[k]);
-            if (x != y && !(x && y && ckpt_value_equal(x, y, MGX_NODES)))
+            bool same = x == y;
+            if (!same && x && y)
+                rc = ckpt_value_compare(&same, x, y, MGX_NODES, job->err);
+            if (rc == CKPT_OK && !same)
                 rc = ckpt_map_problem(job->map, CKPT_EMISMATCH, job->err,
                                       "%s: its %s differs from that in %s: the ranks were trained "
                                       "with different settings, or are from different saves",

@@ -90,8 +90,12 @@ static int mgp_same(mgp_maker *m, const ckpt_meg_regrouped *r, size_t a, size_t 
         if (key->kind != CKPT_V_STR || ckpt_value_is(key, "params") ||
             ckpt_value_is(key, "param_names"))
             continue;
-        if (!ckpt_value_equal(fields.at[i].value,
-                              ckpt_value_get(groups->at[b].fields, key->as.text.at), 1 << 16))
+        const ckpt_value *other = ckpt_value_get(groups->at[b].fields, key->as.text.at);
+        bool same = false;
+        const int rc = ckpt_value_compare(&same, fields.at[i].value, other, 1 << 16, m->err);
+        if (rc != CKPT_OK)
+            return rc;
+        if (!same)
             return ckpt_fail(m->err, CKPT_EUNSUPPORTED,
                              "%s: Megatron has one parameter group %s weight decay, but %.200s and "
                              "%.200s are in groups %zu and %zu with another %.100s",

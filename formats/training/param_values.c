@@ -174,7 +174,9 @@ static int dmb_object(const dmb_maker *m, const char *name, size_t n, const char
         return CKPT_OK;
     if (!had)
         return dmb_put(m, g, key, v);
-    return ckpt_value_equal(had, v, DMB_NODES) ? CKPT_OK : dmb_differ(m, key, param->name);
+    bool same = false;
+    const int rc = ckpt_value_compare(&same, had, v, DMB_NODES, m->err);
+    return rc != CKPT_OK || same ? rc : dmb_differ(m, key, param->name);
 }
 
 /* Add objects from {parameter: {key: value}}, or from {"state.<parameter>.<key>": value}. */

@@ -336,6 +336,7 @@ static int dps_flat_groups(dps_maker *m)
     const ckpt_value *last = NULL;
     ckpt_group *g;
     int rc = CKPT_OK;
+    bool same = false;
 
     for (uint64_t i = 0; rc == CKPT_OK && !m->map->no_state && i < all.n;) {
         const ckpt_value *key = all.at[i].key;
@@ -355,7 +356,10 @@ static int dps_flat_groups(dps_maker *m)
         rc = dps_numbers(m, settings);
         if (rc != CKPT_OK)
             return rc;
-        if (!last || !ckpt_value_equal(last, settings, DPS_NODES)) {
+        rc = last ? ckpt_value_compare(&same, last, settings, DPS_NODES, m->err) : CKPT_OK;
+        if (rc != CKPT_OK)
+            return rc;
+        if (!last || !same) {
             rc = dps_new_group(m, &g);
             if (rc != CKPT_OK || !(g->fields = dps_fields(m, settings)))
                 return ckpt_fail_memory(m->err);

@@ -70,21 +70,24 @@ static ckpt_value *uo_groups(ckpt_uni_write *w, ckpt_torch_tree *t)
     return list;
 }
 
-/* True if all groups have the same value for a hyper-parameter. */
-static bool uo_common(const ckpt_uni_write *w, const ckpt_value *key)
+/* True if all groups have the same value for a hyper-parameter; *rc: memory may run out. */
+static bool uo_common(const ckpt_uni_write *w, const ckpt_value *key, int *rc)
 {
+    bool same = true;
+
     const ckpt_groups *group = &w->job.state->group;
     const ckpt_value *first;
 
     if (key->kind != CKPT_V_STR)
         return true;
     first = ckpt_value_get(group->at[0].fields, key->as.text.at);
-    for (size_t g = 1; g < group->n; g++) {
+    for (size_t g = 1; *rc == CKPT_OK && same && g < group->n; g++) {
         const ckpt_value *v = ckpt_value_get(group->at[g].fields, key->as.text.at);
-        if (!v || !first || !ckpt_value_equal(first, v, 4096))
-            return false;
+        same = v && first;
+        if (same)
+            *rc = ckpt_value_compare(&same, first, v, 4096, w->job.err);
     }
-    return true;
+    return same;
 }
 
 /*
@@ -104,7 +107,8 @@ static ckpt_value *uo_groups_part(ckpt_uni_write *w, ckpt_torch_tree *t, const c
             entry = ckpt_tt_new(t, CKPT_V_DICT);
             for (uint64_t i = 0; i < all.n; i++) {
                 bool kept = ckpt_value_is(all.at[i].key, "params") ||
-                            ckpt_value_is(all.at[i].key, "lr") || uo_common(w, all.at[i].key);
+                            ckpt_value_is(all.at[i].key, "lr") ||
+                            uo_common(w, all.at[i].key, &t->rc);
                 if (kept)
                     ckpt_tt_put_at(t, entry, all.at[i].key, all.at[i].value);
             }

@@ -179,8 +179,10 @@ def main():
         # a pipeline is among the sources of sets.py
         os.rename(os.path.join(tmp, 'set_src', 'p_old'), os.path.join(tmp, 'set_src', 'ckpt'))
         for name, fmt in (('z1_bf16_w3_groups', 'safetensors'), ('z3_bf16_w5_odd', 'hf-bin'), ('z3_bf16_w5_odd', 'zero'),
-                          ('z1_bf16_w3_groups', 'hf-sharded'), ('mcore_llama_distopt_dp2', 'megatron'), (os.path.join(tmp, 'set_src'), 'hf')):
-            r = subprocess.run([a.alloc, os.path.join(a.fixtures, name, 'ckpt'), fmt, os.path.join(tmp, 'alloc_' + fmt)],
+                          ('z1_bf16_w3_groups', 'hf-sharded'), ('mcore_llama_distopt_dp2', 'megatron'), ('rl_verl_fsdp1_w2', 'zero'),
+                          ('mlegacy_gpt2_tp2_pp2', 'zero'), (os.path.join(tmp, 'set_src'), 'hf')):
+            r = subprocess.run([a.alloc, os.path.join(a.fixtures, name, 'ckpt'), fmt,
+                                os.path.join(tmp, 'alloc_%s_%s' % (os.path.basename(name), fmt))],
                                capture_output=True, text=True)
             verdict('allocations fail, %s to %s' % (name, fmt), None if r.returncode == 0 else r.stdout + r.stderr)
             print(r.stdout.strip())

@@ -150,7 +150,11 @@ static int dcl_buffers(ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard *s)
         m.own = ckpt_train_member(own, m.key, &at_own);
         if (!m.first || m.first->kind != CKPT_V_TENSOR)
             continue;
-        if (!m.own || !ckpt_value_equal(m.first, m.own, 256))
+        bool same = false;
+        rc = m.own ? ckpt_value_compare(&same, m.first, m.own, 256, job->err) : CKPT_OK;
+        if (rc != CKPT_OK)
+            return rc;
+        if (!same)
             return ckpt_ds_problem(job, CKPT_EMISMATCH,
                                    "%s: the buffer %.200s is missing on rank %" PRIu32
                                    ", or has another shape or dtype than on rank 0: the shards "

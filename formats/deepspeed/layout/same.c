@@ -17,20 +17,13 @@
 
 enum {
     SAME_TEXT = 64,
-    SAME_MAX_NODES = 1 << 24, /* limit of nodes compared between two ranks */
-    SAME_PROBE = 1 << 16      /* bytes */
+    SAME_MAX_NODES = 1 << 24 /* limit of nodes compared between two ranks */
 };
 
 int ckpt_ds_same(const ckpt_ds_job *job, const ckpt_value *a, const ckpt_value *b, bool *same)
 {
     assert(job && same);
-    *same = ckpt_value_equal(a, b, SAME_MAX_NODES);
-    if (*same)
-        return CKPT_OK;
-    // The comparison also fails if memory runs out: try an allocation to tell the cases apart.
-    void *probe = ckpt_alloc(SAME_PROBE);
-    ckpt_free(probe);
-    return probe ? CKPT_OK : ckpt_fail_memory(job->err);
+    return ckpt_value_compare(same, a, b, SAME_MAX_NODES, job->err);
 }
 
 /* The first entry in which two param_shapes differ. */

@@ -68,8 +68,8 @@ int ckpt_ds_value_same(const ckpt_ds_job *job, ckpt_ds_head *head, ckpt_ds_shard
         rc = ckpt_ds_shard_step(job, &head->optim, first, &has[1], &n[1]);
     if (rc == CKPT_OK && has[0] && has[1])
         *same = n[0] == n[1] || (n[0] != n[0] && n[1] != n[1]);
-    else if (rc == CKPT_OK)
-        *same = own->kind == first->kind && ckpt_value_equal(own, first, 4096);
+    else if (rc == CKPT_OK && own->kind == first->kind)
+        rc = ckpt_value_compare(same, own, first, 4096, job->err);
     return rc;
 }
 

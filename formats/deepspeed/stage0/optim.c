@@ -377,7 +377,9 @@ static int dsuo_same_value(dsuo *f, const ckpt_value *a, const ckpt_value *b, bo
 
     if (rc == CKPT_OK)
         rc = ckpt_ds_shard_step(f->u->job, &f->u->head->model, b, &has[1], &n[1]);
-    *same = has[0] && has[1] ? n[0] == n[1] : a->kind == b->kind && ckpt_value_equal(a, b, 4096);
+    *same = has[0] && has[1] && n[0] == n[1];
+    if (rc == CKPT_OK && !(has[0] && has[1]) && a->kind == b->kind)
+        rc = ckpt_value_compare(same, a, b, 4096, f->u->job->err);
     return rc;
 }
 
