@@ -521,13 +521,82 @@ static void avg_ties(avg_work *w, int copy, size_t n)
     }
 }
 
+/* True for a count of the updates that an average has: torch's AveragedModel, ExponentialMoving-
+ * Average of several programs. */
+static bool avg_is_count(const char *name)
+{
+    const char *dot = strrchr(name, '.'), *leaf = dot ? dot + 1 : name;
+
+    return strcmp(leaf, "n_averaged") == 0 || strcmp(leaf, "num_updates") == 0;
+}
+
+static int avg_empty(const avg_work *w, const char *count)
+{
+    return ckpt_fail(w->err, CKPT_EMISMATCH,
+                     "%s: %.200s is 0: no weights have been averaged, and the copy has those of "
+                     "the start of the run; leave --weights out to take the trained weights",
+                     w->map->path, count);
+}
+
+/* The value of a path of keys in the file's tree; NULL: it has none. */
+static const ckpt_value *avg_value(const ckpt_value *v, const char *path, size_t n)
+{
+    ckpt_dict all = ckpt_value_map(v);
+
+    if (n == 0)
+        return v;
+    for (uint64_t i = 0; i < all.n; i++) {
+        const ckpt_text key = all.at[i].key->as.text;
+        const ckpt_value *found = NULL;
+        if (all.at[i].key->kind != CKPT_V_STR || key.n > n || memcmp(key.at, path, key.n) != 0)
+            continue;
+        if (key.n == n)
+            found = all.at[i].value;
+        else if (path[key.n] == '.')
+            found = avg_value(all.at[i].value, path + key.n + 1, n - key.n - 1);
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
+/* Refuse a copy that counts its updates and has none, as a tensor or as a number. */
+static int avg_counts(const avg_work *w, int copy)
+{
+    const avg_path *p = &w->path[copy];
+    const ckpt_value *of = avg_value(w->map->values, p->at, p->n);
+    const ckpt_dict all = ckpt_value_map(of);
+    int64_t n = 1;
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
+        const ckpt_tensor *t = w->item[i].t;
+        const ckpt_kind_of kind = ckpt_dtype_get(t->dtype)->kind;
+        if (w->item[i].copy != copy || t->n_elems != 1 || !avg_is_count(t->name) ||
+            (kind != CKPT_IS_INT && kind != CKPT_IS_UINT))
+            continue;
+        rc = ckpt_tensor_read(w->map, t, CKPT_I64, &n, w->err);
+        if (rc == CKPT_OK && n == 0)
+            rc = avg_empty(w, t->name);
+    }
+    for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {
+        const ckpt_pair *pair = &all.at[i];
+        if (pair->key->kind == CKPT_V_STR && avg_is_count(pair->key->as.text.at) &&
+            pair->value->kind == CKPT_V_INT && pair->value->as.i == 0)
+            rc = avg_empty(w, pair->key->as.text.at);
+    }
+    return rc;
+}
+
 static int avg_replace(avg_work *w, int copy)
 {
     const avg_path *p = &w->path[copy];
     size_t n_all = w->map->tensors.n;
     uint64_t n = 0;
-    int rc = avg_inherit(w, copy, &n);
+    int rc = avg_counts(w, copy);
 
+    if (rc == CKPT_OK)
+        rc = avg_inherit(w, copy, &n);
     if (rc == CKPT_OK)
         rc = avg_check(w, copy, n);
     if (rc == CKPT_OK)
