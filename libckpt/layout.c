@@ -452,18 +452,31 @@ static int lay_dicts(const ckpt_map *from, const char *format, ckpt_err *err)
         from->path, from->dicts, format);
 }
 
+static bool lay_is_gguf(const ckpt_map *map)
+{
+    return map->files.n > 0 && map->files.at[0].format &&
+           strcmp(map->files.at[0].format->is.name, "gguf") == 0;
+}
+
 /* Refuse to cast quantized weights, or to write them as a run or a GGUF model. */
 static int lay_quantized(const ckpt_map *from, const ckpt_target *target, ckpt_err *err)
 {
-    if (target->dtype != CKPT_DTYPE_NONE || target->dtypes || target->mixture)
-        return ckpt_quantized_refuse(from, "another dtype", err);
+    int rc = CKPT_OK;
+
+    if (target->dtype != CKPT_DTYPE_NONE || target->dtypes || target->mixture) {
+        rc = ckpt_quantized_refuse(from, "another dtype", err);
+        return rc == CKPT_OK ? ckpt_quantized_codes(from, "another dtype", err) : rc;
+    }
     if (ckpt_format_caps(target->format) & CKPT_TAKES_GRID)
         return ckpt_quantized_refuse(from, "slices for ranks", err);
     if (lay_makes_tensors(target->format))
         return ckpt_quantized_refuse(from, "training state", err);
     if (strcmp(target->format, "gguf") == 0)
-        return ckpt_quantized_refuse(from, "a GGUF model", err);
-    return CKPT_OK;
+        rc = ckpt_quantized_refuse(from, "a GGUF model", err);
+    // a GGUF file may have integers, whatever they mean
+    if (rc == CKPT_OK && strcmp(target->format, "gguf") == 0 && !lay_is_gguf(from))
+        rc = ckpt_quantized_codes(from, "a GGUF model", err);
+    return rc;
 }
 
 int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target, ckpt_err *err)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "libckpt/base/dtype.h"
+#include "libckpt/map/quantized.h"
 
 /* A kind of quantized weight. */
 typedef struct hfq_kind {
@@ -261,12 +262,26 @@ static const hfq_kind *hfq_kind_in(const ckpt_map *map, const ckpt_tensor *t, co
     return hfq_kind_of(&bytes, method);
 }
 
+/* Warn of integers among the weights of a model that is not quantized by its config.json. */
+static int hfq_codes(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
+{
+    const ckpt_tensor *t = ckpt_hf_quantization(config) ? NULL : ckpt_quantized_code(map);
+
+    return t ? ckpt_map_note(map, CKPT_WARNING, err,
+                             "%s: %.200s has integers (%s), but neither scales nor config.json "
+                             "show what they mean: a part of a quantized model may be missing",
+                             name, t->name, ckpt_dtype_name(t->dtype))
+             : CKPT_OK;
+}
+
 int ckpt_hf_quant_parts(ckpt_map *map, const ckpt_value *config, const char *name, ckpt_err *err)
 {
     const char *method = hfq_method(config);
     int rc = hfq_agree(map, config, name, err);
 
     assert(map && name);
+    if (rc == CKPT_OK)
+        rc = hfq_codes(map, config, name, err);
     for (size_t i = 0; rc == CKPT_OK && i < map->tensors.n; i++) {
         const ckpt_tensor *t = map->tensors.at[i];
         const hfq_kind *kind = hfq_kind_in(map, t, method);

@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#include "libckpt/base/dtype.h"
+
 /* True for the numbers that are scaled or looked up: all but wide floats and masks. */
 static bool qz_is_small(ckpt_dtype d)
 {
@@ -151,4 +153,46 @@ int ckpt_quantized_refuse(const ckpt_map *map, const char *doing, ckpt_err *err)
         "with the program that made them",
         map->path ? map->path : "memory", how ? "config.json: " : "tensor ", how ? how : t->name,
         doing);
+}
+
+/* True for a matrix of weights. */
+static bool qz_is_matrix(const ckpt_tensor *t)
+{
+    static const char end[] = ".weight";
+    const size_t n = strlen(t->name), m = sizeof end - 1;
+
+    return t->ndim >= 2 && n > m && strcmp(t->name + n - m, end) == 0;
+}
+
+const ckpt_tensor *ckpt_quantized_code(const ckpt_map *map)
+{
+    const ckpt_tensor *codes = NULL;
+    bool floats = false;
+
+    for (size_t i = 0; i < map->tensors.n; i++) {
+        const ckpt_tensor *t = map->tensors.at[i];
+        const ckpt_dtype_info *d = ckpt_dtype_get(t->dtype);
+
+        if (!qz_is_matrix(t))
+            continue;
+        floats = floats || d->kind == CKPT_IS_FLOAT;
+        // tables of positions and of hashes have 64 bits
+        if (!codes && (d->kind == CKPT_IS_INT || d->kind == CKPT_IS_UINT) && d->bits < 64)
+            codes = t;
+    }
+    return floats && codes && !ckpt_quantized(map) ? codes : NULL;
+}
+
+int ckpt_quantized_codes(const ckpt_map *map, const char *doing, ckpt_err *err)
+{
+    const ckpt_tensor *t = ckpt_quantized_code(map);
+
+    return t ? ckpt_fail(err, CKPT_EUNSUPPORTED,
+                         "%s: tensor %.200s has integers (%s), but neither scales nor config.json "
+                         "show what they mean: %s would leave them among the floats; copy the "
+                         "whole quantized model, leave the tensor out, or convert without it to "
+                         "copy the tensors unchanged",
+                         map->path ? map->path : "memory", t->name, ckpt_dtype_name(t->dtype),
+                         doing)
+             : CKPT_OK;
 }

@@ -19,4 +19,18 @@ bool ckpt_quantized(const ckpt_map *map);
  */
 int ckpt_quantized_refuse(const ckpt_map *map, const char *doing, ckpt_err *err);
 
+/*
+ * A weight matrix of integers in a model that has matrices of floats, too, and is not quantized as
+ * far as its names and its configuration show: the scales are missing.  NULL: none.
+ */
+const ckpt_tensor *ckpt_quantized_code(const ckpt_map *map);
+
+/*
+ * Refuse an operation that makes floats of a model with such a matrix.
+ *
+ * doing    as above
+ * Errors   CKPT_EUNSUPPORTED
+ */
+int ckpt_quantized_codes(const ckpt_map *map, const char *doing, ckpt_err *err);
+
 #endif

@@ -16,7 +16,7 @@ KINDS = {
     'int8': {'weight': 'I8', 'scale': 'F16'}, 'int8_scales': {'weight': 'I8', 'scales': 'F16'},
     'marlin': {'weight_packed': 'I32', 'scale_packed': 'F16', 'meta': 'I16'},
 }
-# numbers that are no weights
+# numbers that are no weights, except the last but one, whose scales ckpt does not know
 PLAIN = {'no_codes': {'codes': 'I64', 'codebooks': 'F16'}, 'no_indices': {'indices': 'I64', 'centroids.weight': 'F16'}, 'no_weight': {'weight': 'I32', 'weight_scales': 'F16'},
          'one_row': {'codes': 'I16', 'codebooks': 'F16', 'index': 'I32', 'index_scale': 'F16'}}
 for name, parts in {**KINDS, **PLAIN}.items():
