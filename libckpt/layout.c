@@ -65,6 +65,31 @@ static ckpt_dtype lay_wanted(lay_work *w, const ckpt_tensor *t)
     return wanted;
 }
 
+/* Refuse blocks that a pattern asks for and that the tensor cannot have. */
+static int lay_blocks(const lay_work *w, const ckpt_tensor *t, ckpt_dtype dtype)
+{
+    const uint64_t row = t->ndim > 0 ? t->shape[t->ndim - 1] : 1;
+    const unsigned per = (unsigned)ckpt_dtype_get(dtype)->per;
+    const char *name = ckpt_dtype_name(dtype);
+
+    if (!w->rules.n || dtype == t->dtype || !ckpt_dtype_packed(dtype))
+        return CKPT_OK;
+    if (t->ndim < 2)
+        return ckpt_fail(w->err, CKPT_EUSAGE,
+                         "dtype %s: %.200s has %s, and only matrices can have blocks: give another "
+                         "dtype for it before this pattern (f32:%.200s), or --dtype %s, which "
+                         "chooses the tensors as llama.cpp does",
+                         name, t->name, t->ndim ? "one axis" : "no axis", t->name, name);
+    if (row % per != 0)
+        return ckpt_fail(w->err, CKPT_EUSAGE,
+                         "dtype %s: the rows of %.200s have %" PRIu64
+                         " elements, which are not whole blocks of %u: give another dtype for it "
+                         "before this pattern (f16:%.200s), or --dtype %s, which chooses the "
+                         "tensors as llama.cpp does",
+                         name, t->name, row, per, t->name, name);
+    return CKPT_OK;
+}
+
 static int lay_tensor(lay_work *w, const ckpt_tensor *t)
 {
     ckpt_map *to = w->to;
@@ -90,7 +115,9 @@ static int lay_tensor(lay_work *w, const ckpt_tensor *t)
         like.owner = to->tensors.at[at];
         like.dtype = like.owner->dtype;
     }
-    int rc = ckpt_map_add(to, t->name, strlen(t->name), &like, &made, w->err);
+    int rc = owner ? CKPT_OK : lay_blocks(w, t, like.dtype);
+    if (rc == CKPT_OK)
+        rc = ckpt_map_add(to, t->name, strlen(t->name), &like, &made, w->err);
     if (rc == CKPT_OK) {
         made->origin = ckpt_arena_string(to->arena, t->name, strlen(t->name));
         rc = made->origin ? CKPT_OK : ckpt_fail_memory(w->err);
@@ -146,10 +173,20 @@ static int lay_held(lay_work *w)
 {
     uint64_t n = 0;
     const char *name = NULL;
+    bool keeps = false;
 
+    for (size_t i = 0; i < w->rules.n; i++)
+        keeps = keeps || w->rules.at[i].dtype == CKPT_MXFP4;
     for (size_t i = 0; i < w->from->tensors.n; i++) {
         const ckpt_tensor *t = w->from->tensors.at[i];
         ckpt_dtype wanted = ckpt_dtypes_of(&w->rules, t);
+        // a pattern of the source's own blocks keeps all of them
+        if (keeps && t->dtype == CKPT_MXFP4 && wanted != CKPT_DTYPE_NONE && wanted != CKPT_MXFP4)
+            return ckpt_fail(w->err, CKPT_EUSAGE,
+                             "dtype: %.200s has blocks of MXFP4, which another pattern of the list "
+                             "keeps, so it cannot become %s: give all weights in such blocks one "
+                             "dtype; without MXFP4 in the list they can have several",
+                             t->name, ckpt_dtype_name(wanted));
         if (wanted != CKPT_DTYPE_NONE && !ckpt_dtype_converts(wanted, t->dtype)) {
             n++;
             name = t->name;

@@ -26,3 +26,13 @@ echo $?
 ckpt convert -q "$z" run --to zero --dtype 'f32:*norm*,bf16'
 echo $?
 ls
+# blocks for a vector, and for rows that are not whole blocks
+echo "-- blocks"
+ckpt convert -q "$FIXTURES/gguf_mixtral/Q5_0.gguf" floats.gguf --dtype f32
+for rules in 'q8_0:*' 'f32:*norm*,q8_0:*'; do
+    ckpt convert -qf floats.gguf blocks.gguf --dtype "$rules"
+    echo "$rules: status $?"
+done
+ckpt ls blocks.gguf | head -n 3
+ckpt convert -qf "$FIXTURES/map_meta_s1/hf" blocks.gguf --dtype 'q8_0:*'
+echo "status $?"

@@ -19,7 +19,7 @@ ckpt convert -q q4.gguf q8.gguf --dtype q8_0
 ckpt convert -q q4.gguf out.safetensors
 ckpt convert -q q4.gguf out.safetensors --dtype bf16 && ckpt ls out.safetensors --include blk.0.attn_q.weight
 # a type for each pattern
-ckpt convert -q "$model" mine.gguf --dtype 'q8_0:*attn*weight,f16:*' && ckpt ls mine.gguf --include 'blk.0.*'
+ckpt convert -q "$model" mine.gguf --dtype 'q8_0:*attn_[kqvo]*weight,f16:*' && ckpt ls mine.gguf --include 'blk.0.*'
 ckpt convert -q "$model" x.safetensors --dtype q4_k_m
 ckpt convert -q "$model" x.safetensors --dtype q4_0
 ckpt convert -q "$model" x.gguf --dtype q9_k
