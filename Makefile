@@ -27,9 +27,9 @@ WARN     := -Wall -Wextra -Wpedantic $(if $(WERROR),-Werror) -Wshadow -Wconversi
             -Wswitch-enum -Wpointer-arith -Wdouble-promotion
 # CPPFLAGS, CFLAGS and LDFLAGS belong to the caller (environment or command line); ALL_* add the flags that the build needs.
 # The caller's CPPFLAGS come before OWN_CPPFLAGS, whose -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=N replaces a distribution's value.
-# CKPT_INTERNAL shows all members of a tensor (libckpt/base/tensor.h); `make lint` compiles ckpt and report without it.
-ALL_CPPFLAGS = -DCKPT_INTERNAL -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt/include $(if $(RELEASE),-DNDEBUG) \
-             $(CPPFLAGS) $(OWN_CPPFLAGS)
+# libckpt/base/tensor.h shows all members of a tensor; `make lint` compiles ckpt and report without it.
+ALL_CPPFLAGS = -include libckpt/base/tensor.h -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -I. -Ilibckpt/include \
+             $(if $(RELEASE),-DNDEBUG) $(CPPFLAGS) $(OWN_CPPFLAGS)
 CFLAGS   ?= -O2 -g
 # A release does not know in which folder it was built: the same source makes the same bytes.
 REPRO    := $(if $(RELEASE),-ffile-prefix-map=$(CURDIR)=.)

@@ -11,7 +11,8 @@ GPU_SRC  := $(sort $(wildcard engine/cuda/*.cu))
 # Code for compute capability 8.0 and 9.0, and for ones later than the last what the driver translates.  No fast-math: results
 # are compared; what the CPU computes without contraction is compiled without it here too.
 GPU_ARCH ?= 80 90
-NVFLAGS  := -std=c++17 -O3 -DCKPT_INTERNAL -I. -Ilibckpt/include $(foreach n,$(GPU_ARCH),-gencode arch=compute_$n,code=sm_$n) \
+NVFLAGS  := -std=c++17 -O3 -include libckpt/base/tensor.h -I. -Ilibckpt/include \
+            $(foreach n,$(GPU_ARCH),-gencode arch=compute_$n,code=sm_$n) \
             -gencode arch=compute_$(lastword $(GPU_ARCH)),code=compute_$(lastword $(GPU_ARCH)) -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra
 GPU_OBJ  := $(GPU_SRC:%.cu=$(B)/gpu/%.o)
 # the small pieces of the engine that a plugin has copies of
@@ -34,8 +35,8 @@ $(B)/lib/libzerotrain-cuda.so: $(GPU_OBJ) $(B)/gpu/engine/cuda/nccl.o $(GPU_C:%=
 # The same sources for g++, on an emulated GPU: for machines without one.
 EMU_SRC  := $(sort $(wildcard tests/gpu/emulate/*.cpp))
 EMU_OBJ  := $(GPU_SRC:%.cu=$(B)/emulated/%.o) $(EMU_SRC:%.cpp=$(B)/emulated/%.o)
-EMUFLAGS := -std=c++17 -O2 -g -DZT_EMULATED=1 -Itests/gpu/emulate -DCKPT_INTERNAL -I. -Ilibckpt/include -fPIC -fvisibility=hidden \
-            -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas -pthread
+EMUFLAGS := -std=c++17 -O2 -g -DZT_EMULATED=1 -Itests/gpu/emulate -include libckpt/base/tensor.h -I. -Ilibckpt/include \
+            -fPIC -fvisibility=hidden -ffp-contract=off -Wall -Wextra -Wno-unknown-pragmas -pthread
 CXX      ?= g++
 
 define emulate

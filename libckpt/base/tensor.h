@@ -3,8 +3,9 @@
  * tensor.h: adds the library's own members to ckpt_tensor.
  *
  * Programs see a ckpt_tensor only through pointers to tensors that the library has made, and only
- * the members in ckpt_types.h, which come first. The build defines CKPT_INTERNAL for its own
- * sources, so that these see all members; tools/ckpt and tools/report use the public ones alone.
+ * the members in ckpt_types.h, which come first. The build includes this file before its own
+ * sources (-include), so that these see all members, and no public header depends on libckpt/base.
+ * tools/ckpt and tools/report use the public members alone.
  */
 #ifndef CKPT_BASE_TENSOR_H
 #define CKPT_BASE_TENSOR_H

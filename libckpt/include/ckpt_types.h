@@ -12,11 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// LIMIT: the library's own sources see more members of one struct; programs never include it
-#ifdef CKPT_INTERNAL
-#include "libckpt/base/tensor.h"
-#endif
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -205,7 +200,7 @@ typedef struct ckpt_tensor {
     /* tied: the tensor of this map that holds the bytes, or NULL */
     const struct ckpt_tensor *owner;
     const char *origin; /* target maps: its name in the source map */
-#ifdef CKPT_TENSOR_INTERNAL
+#ifdef CKPT_TENSOR_INTERNAL /* only in the library's own build; programs never define it */
     CKPT_TENSOR_INTERNAL
 #endif
 } ckpt_tensor;

@@ -16,7 +16,7 @@ sh tools/deps.sh build fuzz
 out=$build/fuzz
 mkdir -p "$out"
 linker=$(command -v ld.lld >/dev/null && echo -fuse-ld=lld)
-flags="$linker -std=c11 -O1 -g -fno-omit-frame-pointer -D_POSIX_C_SOURCE=200809L -D_XOPEN_SOURCE=700 -D_FILE_OFFSET_BITS=64 -DCKPT_INTERNAL -Werror=int-conversion -Werror=incompatible-pointer-types -I. -Ilibckpt/include"
+flags="$linker -std=c11 -O1 -g -fno-omit-frame-pointer -D_POSIX_C_SOURCE=200809L -D_XOPEN_SOURCE=700 -D_FILE_OFFSET_BITS=64 -include libckpt/base/tensor.h -Werror=int-conversion -Werror=incompatible-pointer-types -I. -Ilibckpt/include"
 mpi=$(pkg-config --libs ompi-c 2>/dev/null)
 sgemm=$([ "$(uname -m)" = x86_64 ] && echo "-ldnnl -lgomp" || echo -lopenblas)
 libs="$lib/lib/libzerotrain.a $lib/lib/libckpt.a $sgemm -lunistring $mpi -ldeflate -lz -lzip -lcrypto -lcjson -lpcre2-8 -lyaml -lpthread -lm"
