@@ -579,9 +579,10 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
     ckpt_map *map = NULL;
     bool is_dir;
 
+    if (out)
+        *out = NULL;
     if (!out || !path || !*path)
         return ckpt_fail(err, CKPT_EUSAGE, "no path to open, or no place for what is opened");
-    *out = NULL;
     int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_open_opts", err);
     if (rc != CKPT_OK)
         return rc;

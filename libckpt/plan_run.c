@@ -18,6 +18,8 @@ int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to, const ckp
     ckpt_run_opts own;
     int rc = ckpt_opts_take(&own, sizeof own, opts, "ckpt_run_opts", err);
 
+    if (out)
+        *out = NULL;
     if (rc == CKPT_OK && (!out || !from || !to))
         rc = ckpt_fail(err, CKPT_EUSAGE, "no map to plan from, or to, or no place for the plan");
     if (rc == CKPT_OK)

@@ -172,12 +172,29 @@ static int reader_ready(const ckpt_reader *r, const ckpt_tensor **t, ckpt_dtype 
         *t = (*t)->owner;
     if (*dtype == CKPT_DTYPE_NONE)
         *dtype = (*t)->dtype;
+    if ((unsigned)*dtype >= CKPT_N_DTYPES)
+        return ckpt_fail(err, CKPT_EUSAGE, "tensor %s: %d is not a dtype", (*t)->name, (int)*dtype);
     if (*dtype != (*t)->dtype &&
         (!ckpt_cast_find(*dtype, (*t)->dtype) || ckpt_dtype_packed(*dtype)))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "tensor %s: %s cannot be converted to %s",
                          (*t)->name, ckpt_dtype_name((*t)->dtype), ckpt_dtype_name(*dtype));
     rc = reader_check_addends(*t, err);
     return rc == CKPT_OK ? ckpt_settle(r->map, *t, err) : rc;
+}
+
+/* Check the handles and the buffer of a read. */
+static int reader_check_call(const ckpt_reader *r, const ckpt_tensor *t, bool room, ckpt_err *err)
+{
+    if (!r)
+        return ckpt_fail(err, CKPT_EUSAGE, "nothing to read: the reader is NULL");
+    if (!t)
+        return ckpt_fail(err, CKPT_EUSAGE,
+                         "nothing to read: the tensor is NULL, as ckpt_map_find returns it for a "
+                         "name that %s does not have",
+                         r->map->path ? r->map->path : "the map");
+    if (!room)
+        return ckpt_fail(err, CKPT_EUSAGE, "tensor %s: the buffer is NULL", t->name);
+    return CKPT_OK;
 }
 
 /* LIMIT: seven parameters are the public signature. */
@@ -187,11 +204,10 @@ int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint6
     ckpt_err_clear(err);
     const ckpt_axis part = {first, count, 0};
     uint64_t n_bytes;
-    int rc;
+    int rc = reader_check_call(r, t, buf || count == 0, err);
 
-    if (!r || !t || (!buf && count > 0))
-        return ckpt_fail(err, CKPT_EUSAGE, "no reader, no tensor or no buffer to read into");
-    rc = reader_ready(r, &t, &dtype, err);
+    if (rc == CKPT_OK)
+        rc = reader_ready(r, &t, &dtype, err);
     if (rc != CKPT_OK)
         return rc;
     if (!ckpt_within(first, count, t->n_elems) || !ckpt_dtype_bytes(dtype, first, &n_bytes) ||
@@ -416,7 +432,7 @@ static int reader_part(reader_slice *s, const int64_t *stride, void *buf)
     int rc = reader_check_slice(s->t, s->part, &empty, s->err);
 
     if (rc == CKPT_OK && !buf && !empty)
-        rc = ckpt_fail(s->err, CKPT_EUSAGE, "no buffer to read into");
+        rc = reader_check_call(s->r, s->t, false, s->err);
     if (rc == CKPT_OK)
         rc = reader_ready(s->r, &s->t, &s->dtype, s->err);
     if (rc == CKPT_OK && ckpt_dtype_packed(s->dtype))
@@ -440,9 +456,12 @@ int ckpt_reader_read_slice(ckpt_reader *r, const ckpt_tensor *t, const ckpt_slic
     ckpt_err_clear(err);
     reader_slice s = {.r = r, .t = t, .part = part, .dtype = dtype, .err = err};
 
-    if (!r || !t || (t->ndim > 0 && !part))
-        return ckpt_fail(err, CKPT_EUSAGE,
-                         "nothing to read: the reader, the tensor or its slice is NULL");
+    int rc = reader_check_call(r, t, true, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (t->ndim > 0 && !part)
+        return ckpt_fail(err, CKPT_EUSAGE, "tensor %s: the slice is NULL", t->name);
     if (t->ndim == 0)
         return ckpt_reader_read(r, t, 0, 1, dtype, buf, err);
     return reader_part(&s, NULL, buf);
@@ -457,9 +476,12 @@ int ckpt_reader_read_box(ckpt_reader *r, const ckpt_tensor *t, const uint64_t *s
     ckpt_slice part[CKPT_MAX_DIM];
     reader_slice s = {.r = r, .t = t, .part = part, .dtype = dtype, .err = err};
 
-    if (!r || !t || (t->ndim > 0 && (!start || !count)))
-        return ckpt_fail(err, CKPT_EUSAGE,
-                         "nothing to read: the reader, the tensor or its slice is NULL");
+    int rc = reader_check_call(r, t, true, err);
+
+    if (rc != CKPT_OK)
+        return rc;
+    if (t->ndim > 0 && (!start || !count))
+        return ckpt_fail(err, CKPT_EUSAGE, "tensor %s: start or count is NULL", t->name);
     if (t->ndim == 0)
         return ckpt_reader_read(r, t, 0, 1, dtype, buf, err);
     for (uint32_t k = 0; k < t->ndim; k++)

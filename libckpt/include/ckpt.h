@@ -19,13 +19,20 @@
  *
  * Conventions: functions that can fail return CKPT_OK or a negative code and fill err (which may be
  * NULL). They clear err first, so one ckpt_err serves any number of calls; only ckpt_team_leave
- * reads it. Out-parameters come first and are owned by the caller; other returned pointers are
+ * reads it. Messages are written for users of ckpt(1): they name its options (--force), which are
+ * members of the option structs here. Out-parameters come first and are owned by the caller; a
+ * handle that could not be made is NULL, and X_free accepts NULL. Other returned pointers are
  * borrowed from the handle. A look-up function accepts NULL for each out-parameter that the caller
  * does not need. For a list, X_count returns the number of items and X_at the item of an index;
  * past the end, X_at returns NULL or false. A missing path, map, target or callback is CKPT_EUSAGE,
  * and a NULL handle has no tensors, facts or files. A function that changes a map in place and
- * fails leaves the map as it was. Many threads may read one handle at once. The library never
- * prints, exits or installs signal handlers.
+ * fails leaves the map as it was.
+ *
+ * The library reads option structs and their texts during the call only, unless a comment says
+ * otherwise. A handle that is made from a map (target map, plan, reader) uses it: free the map
+ * last. Many threads may read one map at once; each needs its own reader. A target map serves one
+ * run, which adds its findings and checksums to it. The library never prints, exits or installs
+ * signal handlers.
  *
  * Option structs and the report may be NULL or zeroed for defaults. In a flag, false is the safe
  * choice; a flag skip_X leaves X out. Each struct begins with `size`: sizeof the struct in the
@@ -161,7 +168,9 @@ CKPT_API uint64_t ckpt_tensor_bytes(const ckpt_tensor *t);
 
 /*
  * The files of the map: those it was read from, or those of a target. The path of a target's file
- * is relative to the target's path; NULL: i is past the end.
+ * is relative to the folder that holds all of them: the target's path, the tag folder in it, or the
+ * folder of a single file (ckpt_map_output_dir, ckpt_map_output_folder). Sizes are bytes of whole
+ * files, with headers. NULL: i is past the end.
  */
 CKPT_API size_t ckpt_map_file_count(const ckpt_map *map);
 CKPT_API const char *ckpt_map_file_path(const ckpt_map *map, size_t i);
@@ -175,7 +184,11 @@ CKPT_API bool ckpt_map_fact_at(const ckpt_map *map, size_t i, const char **key, 
 /* The facts that programs act on, as members of a struct. A NULL map: nothing is known. */
 CKPT_API void ckpt_map_training_info(const ckpt_map *map, ckpt_training_info *out);
 
-/* The findings: severity 0 information, 1 warning, 2 error (only with collect). */
+/*
+ * The findings: severity 0 information, 1 warning, 2 error with its code. Only a map that was
+ * opened with collect has errors. The findings of a target map name everything that the output
+ * leaves out or changes; ckpt_plan_run adds those of the run.
+ */
 CKPT_API size_t ckpt_map_finding_count(const ckpt_map *map);
 CKPT_API bool ckpt_map_finding_at(const ckpt_map *map, size_t i, int *severity, int *code,
                                   const char **text);
@@ -192,7 +205,7 @@ enum { CKPT_STAGE_NONE = -1 }; /* for ckpt_target.stage */
 typedef struct ckpt_target {
     size_t size;             /* sizeof this struct, or 0: see above */
     const char *format;      /* "hf": ckpt_format_at lists the names, with CKPT_CAN_WRITE */
-    const char *path;        /* the file or folder to write */
+    const char *path;        /* the file or folder to write; missing parent folders are created */
     ckpt_dtype dtype;        /* dtype of all floating tensors; NONE: each tensor's export dtype */
     uint64_t max_shard_size; /* bytes, folders; 0: no limit */
     /* hf folders: do not copy config.json, tokenizer files ... from the source's folder */
@@ -271,22 +284,50 @@ typedef struct ckpt_target {
  */
 CKPT_API int ckpt_target_check(const ckpt_target *target, ckpt_err *err);
 
-/* Lay out a target map: names, dtypes, shards, offsets and headers. Nothing is written. */
+/*
+ * Lay out a target map: names, dtypes, shards, offsets and headers. It writes nothing, and existing
+ * outputs are no error before ckpt_plan_run. The tensors of a format with training state are the
+ * records of its files.
+ *
+ * Errors   those of ckpt_target_check; CKPT_EUNSUPPORTED: the source lacks something that the
+ *          format needs, such as training state; those of ckpt_open
+ */
 CKPT_API int ckpt_layout(ckpt_map **out, const ckpt_map *from, const ckpt_target *target,
                          ckpt_err *err);
 
-/* Plan the copy from a map to a map that was laid out from it, for the buffers that opts allow. */
+/*
+ * Plan the copy from a map to a map that was laid out from it, for the buffers that opts allow
+ * (memory, jobs). Pass the same opts to ckpt_plan_run.
+ *
+ * Errors   CKPT_EUSAGE, CKPT_EUNSUPPORTED, CKPT_EMISMATCH, CKPT_ELIMIT
+ */
 CKPT_API int ckpt_plan_new(ckpt_plan **out, const ckpt_map *from, ckpt_map *to,
                            const ckpt_run_opts *opts, ckpt_err *err);
+
+/*
+ * The size of a plan: bytes of tensors to read, with copies that are compared, and to write,
+ * without headers (ckpt_map_file_size of the target map has them); the number of pieces that
+ * threads copy one by one.
+ */
 CKPT_API void ckpt_plan_sizes(const ckpt_plan *plan, uint64_t *n_read, uint64_t *n_write,
                               uint64_t *n_jobs);
 
-/* Run the plan: write the target's files into ckpt_map_output_dir of the target map. */
+/*
+ * Run the plan, once: write the target's files into ckpt_map_output_dir of the target map. After a
+ * failure the outputs are as they were before, and the report is zero.
+ *
+ * Errors   CKPT_EUSAGE: an output exists and opts lack force; CKPT_EFORMAT: a record fails its CRC;
+ *          CKPT_EMISMATCH: a copy differs; CKPT_EDOUBT: a value overflows, or strict refuses a
+ *          warning; CKPT_ECANCELED: progress returned a non-zero value; CKPT_EIO, CKPT_ELIMIT
+ */
 CKPT_API int ckpt_plan_run(const ckpt_plan *plan, const ckpt_run_opts *opts,
                            ckpt_run_report *report, ckpt_err *err);
 CKPT_API void ckpt_plan_free(ckpt_plan *plan);
 
-/* Lay out, plan, run and free in one call. */
+/*
+ * Lay out, plan, run and free in one call. Errors: those of the three. To see the findings of the
+ * target map, call the three instead.
+ */
 CKPT_API int ckpt_convert(const ckpt_map *from, const ckpt_target *target,
                           const ckpt_run_opts *opts, ckpt_run_report *report, ckpt_err *err);
 
@@ -306,13 +347,14 @@ CKPT_API int ckpt_convert(const ckpt_map *from, const ckpt_target *target,
 CKPT_API int ckpt_tensor_read(const ckpt_map *map, const ckpt_tensor *t, ckpt_dtype dtype,
                               void *buf, ckpt_err *err);
 
-/* A reader of tensors of a map; use one reader per thread. */
+/* A reader of tensors of a map; use one reader per thread, and free it before the map. */
 CKPT_API int ckpt_reader_new(ckpt_reader **out, const ckpt_map *map, ckpt_err *err);
 CKPT_API void ckpt_reader_free(ckpt_reader *r);
 
 /*
  * Read elements first..first+count-1 of a tensor flattened row-major, as dtype (NONE: its own),
- * into buf. The reader checks the CRC of a record before the first use of its bytes.
+ * into buf. The reader checks the CRC of a record before the first use of its bytes. Errors: those
+ * of ckpt_tensor_read.
  */
 CKPT_API int ckpt_reader_read(ckpt_reader *r, const ckpt_tensor *t, uint64_t first, uint64_t count,
                               ckpt_dtype dtype, void *buf, ckpt_err *err);
@@ -366,6 +408,10 @@ typedef struct ckpt_difference {
     double first_a, first_b; /* the values of the first one; NaN if they are compared by bits */
 } ckpt_difference;
 
+/*
+ * Receives a difference, whose struct and texts live until it returns; the tensors are those of the
+ * maps. A non-zero return ends the comparison, which still returns CKPT_EDIFFERS.
+ */
 typedef int (*ckpt_difference_fn)(void *ctx, const ckpt_difference *d);
 
 /*
@@ -425,8 +471,11 @@ typedef struct ckpt_diff_opts {
 } ckpt_diff_opts;
 
 /*
- * Compare two maps by name and value. CKPT_EDIFFERS when anything differs; CKPT_ECANCELED when
- * progress returned a non-zero value.
+ * Compare two maps by name and value.
+ *
+ * fn       called with ctx for each difference, in the order of A, then of B; or NULL
+ * Errors   CKPT_EDIFFERS: anything differs; CKPT_ECANCELED: progress returned a non-zero value;
+ *          CKPT_EUSAGE: a map is NULL; those of ckpt_tensor_read
  */
 CKPT_API int ckpt_diff(const ckpt_map *a, const ckpt_map *b, const ckpt_diff_opts *opts,
                        ckpt_difference_fn fn, void *ctx, ckpt_err *err);

@@ -287,8 +287,9 @@ CKPT_API int ckpt_view_new(ckpt_view **out, const ckpt_map *from, ckpt_map *to,
 CKPT_API void ckpt_view_free(ckpt_view *view);
 
 /*
- * The number of files; the path of file i, relative to the target's folder and including the
- * pointer to the newest tag; its size in bytes. NULL: there is no such file.
+ * The number of files, with the pointer to the newest tag; the path of file i, relative to the
+ * target's path or to the folder of its single file; its size in bytes. NULL: there is no such
+ * file.
  */
 CKPT_API size_t ckpt_view_file_count(const ckpt_view *view);
 CKPT_API const char *ckpt_view_file_path(const ckpt_view *view, size_t i);

@@ -199,7 +199,8 @@ typedef struct ckpt_tensor {
     uint32_t file; /* target maps: the output file that holds it */
     /* tied: the tensor of this map that holds the bytes, or NULL */
     const struct ckpt_tensor *owner;
-    const char *origin; /* target maps: its name in the source map */
+    /* target maps: its name in the source map; NULL: a record with parts of several, or of none */
+    const char *origin;
 #ifdef CKPT_TENSOR_INTERNAL /* only in the library's own build; programs never define it */
     CKPT_TENSOR_INTERNAL
 #endif
@@ -248,8 +249,9 @@ typedef struct ckpt_training_info {
 } ckpt_training_info;
 
 /*
- * Called now and then, by one thread at a time, with the bytes done; a non-zero return cancels the
- * run (CKPT_ECANCELED).
+ * Called now and then, and at the end, by one thread at a time, which may be one of the library's.
+ * done and total are bytes; those of a conversion are bytes read plus bytes written. A non-zero
+ * return cancels the run (CKPT_ECANCELED); no call follows.
  */
 typedef int (*ckpt_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 

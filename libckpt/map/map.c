@@ -229,7 +229,7 @@ int ckpt_map_reindex(ckpt_map *map, ckpt_err *err)
 /* The source of a map's tensors, for messages: its only file, or the first of several. */
 static const char *map_file(const ckpt_map *map)
 {
-    return map->files.n > 0 ? map->files.at[0].path : "checkpoint";
+    return map->files.n > 0 ? map->files.at[0].path : map->path ? map->path : "checkpoint";
 }
 
 /* Check the name and sizes of a new tensor, before anything is allocated. */

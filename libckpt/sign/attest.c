@@ -416,9 +416,10 @@ int ckpt_attest_read(ckpt_attested **out, const char *file, ckpt_err *err)
     ckpt_err_clear(err);
     ckpt_value *root = NULL;
 
+    if (out)
+        *out = NULL;
     if (!out || !file)
         return ckpt_fail(err, CKPT_EUSAGE, "no statement to read");
-    *out = NULL;
     ckpt_attested *a = ckpt_alloc(sizeof *a);
     int rc = a ? CKPT_OK : ckpt_fail_memory(err);
     if (rc == CKPT_OK)

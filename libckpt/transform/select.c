@@ -180,8 +180,10 @@ int ckpt_map_select(ckpt_map *map, const ckpt_filter *filter, ckpt_err *err)
 int ckpt_remap_new(ckpt_remap **out, const char *name, const char *text, ckpt_err *err)
 {
     ckpt_err_clear(err);
+    if (out)
+        *out = NULL;
     if (!out || !name || !text)
-        return ckpt_fail(err, CKPT_EUSAGE, "no layout map");
+        return ckpt_fail(err, CKPT_EUSAGE, "no layout map: its name, its text or out is NULL");
     return ckpt_remap_parse(out, name, text, strlen(text), false, err);
 }
 

@@ -112,7 +112,7 @@ small() {
     fi
 }
 
-rm -rf "$out/hf" "$out/array.safetensors"
+rm -rf "$out/hf" "$out/array.safetensors" "$out/late.safetensors"
 small list 'emb.weight F32 161' "$from"
 small mean 'emb.weight -0.015926' "$from"
 small to_hf '18 tensors' "$from" "$out/hf"
@@ -120,6 +120,21 @@ small list 'emb.weight BF16 161' "$out/hf"
 small verify '[1-9][0-9]* records have a correct CRC, 0 findings' "$from"
 small from_memory '1 tensor' "$out/array.safetensors"
 small mean 'weight 3.500000' "$out/array.safetensors"
+small plan 'warning: bn.running_mean, bn.running_var: the ranks have different values; .*' "$from" 3
+small plan '4 files, [0-9]* bytes' "$from" 3
+small deadline '1628 bytes in 18 tensors' "$from" "$out/late.safetensors" 3600
+
+# A conversion that is given up ends with the status of an interruption, and leaves no file.
+rm -f "$out/late.safetensors"
+"$out/small_deadline" "$from" "$out/late.safetensors" 0 >"$out/small.out" 2>&1
+rc=$?
+if [ "$rc" -eq 130 ] && grep -q 'gave up' "$out/small.out" && [ ! -e "$out/late.safetensors" ]; then
+    passed=$((passed + 1))
+else
+    echo "FAIL deadline: a conversion that is given up ends with status $rc:"
+    cat "$out/small.out"
+    failed=$((failed + 1))
+fi
 
 echo "examples: $passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -47,6 +47,39 @@ static void errors_are_cleared(void **state)
     ckpt_map_free(map);
 }
 
+/* A handle is NULL after a failure, whatever was wrong, so a program can free it in any case. */
+static void failed_handles_are_null(void **state)
+{
+    const ckpt_run_opts bad = {.size = 3};
+    char other = 0;
+    ckpt_map *map = (void *)&other;
+    ckpt_plan *plan = (void *)&other;
+    ckpt_reader *reader = (void *)&other;
+    ckpt_remap *remap = (void *)&other;
+    ckpt_attested *attested = (void *)&other;
+
+    (void)state;
+    assert_int_equal(ckpt_open(&map, NULL, NULL, NULL), CKPT_EUSAGE);
+    assert_null(map);
+    map = (void *)&other;
+    assert_int_equal(ckpt_open_input(&map, "x", NULL, NULL, NULL), CKPT_EUSAGE);
+    assert_null(map);
+    map = (void *)&other;
+    assert_int_equal(ckpt_layout(&map, NULL, NULL, NULL), CKPT_EUSAGE);
+    assert_null(map);
+    assert_int_equal(ckpt_plan_new(&plan, NULL, NULL, NULL, NULL), CKPT_EUSAGE);
+    assert_null(plan);
+    plan = (void *)&other;
+    assert_int_equal(ckpt_plan_new(&plan, NULL, NULL, &bad, NULL), CKPT_EUSAGE);
+    assert_null(plan);
+    assert_int_equal(ckpt_reader_new(&reader, NULL, NULL), CKPT_EUSAGE);
+    assert_null(reader);
+    assert_int_equal(ckpt_remap_new(&remap, NULL, NULL, NULL), CKPT_EUSAGE);
+    assert_null(remap);
+    assert_int_equal(ckpt_attest_read(&attested, NULL, NULL), CKPT_EUSAGE);
+    assert_null(attested);
+}
+
 /* Zeroed options refuse what the command refuses: a value beyond the range of its new dtype. */
 static void overflow_is_refused(void **state)
 {
@@ -258,6 +291,7 @@ static void memory_refuses(void **state)
         .name = "a", .dtype = CKPT_F32, .ndim = 1, .shape = shape, .data = box};
     ckpt_array bad[] = {good, good, good, good, good, {0}};
     ckpt_map *map = NULL, *other = opened(fixture("numpy_npz/plain.npz"));
+    ckpt_err err = {0};
 
     (void)state;
     bad[0].name = NULL;
@@ -280,7 +314,8 @@ static void memory_refuses(void **state)
     assert_int_equal(ckpt_map_put_metadata(map, "a", "\xff", NULL), CKPT_EUSAGE);
     assert_int_equal(ckpt_map_tensor_count(map), 0);
     assert_int_equal(ckpt_map_put(map, &good, NULL), CKPT_OK);
-    assert_int_equal(ckpt_map_put(map, &good, NULL), CKPT_EFORMAT);
+    assert_int_equal(ckpt_map_put(map, &good, &err), CKPT_EFORMAT);
+    assert_string_equal(err.text, "x: two tensors are named 'a'");
     ckpt_map_free(map);
     ckpt_map_free(other);
 }
@@ -315,7 +350,11 @@ static void whole_tensor_is_refused(void **state)
     (void)state;
     assert_int_equal(ckpt_tensor_read(NULL, t, CKPT_F32, &x, &err), CKPT_EUSAGE);
     assert_int_equal(ckpt_tensor_read(map, NULL, CKPT_F32, &x, &err), CKPT_EUSAGE);
+    assert_non_null(strstr(err.text, "the tensor is NULL"));
     assert_int_equal(ckpt_tensor_read(map, t, CKPT_F32, NULL, &err), CKPT_EUSAGE);
+    assert_non_null(strstr(err.text, "w.weight: the buffer is NULL"));
+    assert_int_equal(ckpt_tensor_read(map, t, CKPT_N_DTYPES, &x, &err), CKPT_EUSAGE);
+    assert_non_null(strstr(err.text, "is not a dtype"));
     assert_int_equal(ckpt_tensor_read(map, t, CKPT_F4, &x, &err), CKPT_EUNSUPPORTED);
     assert_int_equal(err.code, CKPT_EUNSUPPORTED);
     // a tensor without axes has one element
@@ -665,6 +704,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_are_cleared),
+        cmocka_unit_test(failed_handles_are_null),
         cmocka_unit_test(overflow_is_refused),
         cmocka_unit_test(folders_are_whole),
         cmocka_unit_test(values),
