@@ -379,7 +379,8 @@ static int open_folder(ckpt_map *map, const char *folder, const char *part,
         open_is_left(folder)
             ? ckpt_fail(
                   err, CKPT_EMISSING,
-                  "%s: this is the unfinished output of a run that is still at work or was killed",
+                  "%s: this is the unfinished output of a command that is still at work or was "
+                  "killed: run it again to finish the output, or remove it with ckpt clean",
                   folder)
             : ckpt_listing_read(&list, map, folder, err);
 

@@ -685,7 +685,7 @@ static int hj_slurp(ckpt_bytes *text, FILE *f, const char *path, ckpt_err *err)
         if (!ckpt_bytes_add(text, block, n))
             return ckpt_fail_memory(err);
     }
-    return ferror(f) ? ckpt_fail_sys(err, CKPT_EIO, errno, "%s", path) : CKPT_OK;
+    return ferror(f) ? ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be read", path) : CKPT_OK;
 }
 
 int zt_hjson_read(ckpt_value **out, ckpt_arena *arena, const char *path, ckpt_err *err)
@@ -696,7 +696,7 @@ int zt_hjson_read(ckpt_value **out, ckpt_arena *arena, const char *path, ckpt_er
 
     *out = NULL;
     if (!f)
-        return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s", path);
+        return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot be opened", path);
     rc = hj_slurp(&text, f, path, err);
     (void)fclose(f);
     if (rc == CKPT_OK)

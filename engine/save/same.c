@@ -93,9 +93,10 @@ int zt_same_file(ckpt_bytes *lines, const char *name, const char *path, uint64_t
     char hex[65];
 
     if (fd < 0)
-        return ckpt_fail_sys(err, errno == ENOENT ? CKPT_EMISSING : CKPT_EIO, errno, "%s", path);
+        return ckpt_fail_sys(err, errno == ENOENT ? CKPT_EMISSING : CKPT_EIO, errno,
+                             "%s: cannot be opened", path);
     if (fstat(fd, &st) != 0)
-        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s", path);
+        rc = ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be read", path);
     else if (!S_ISREG(st.st_mode))
         rc =
             ckpt_bytes_printf(lines, "%s\tno plain file\n", name) ? CKPT_OK : ckpt_fail_memory(err);

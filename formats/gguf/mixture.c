@@ -423,10 +423,11 @@ static int gmx_weighed_notes(ckpt_map *to, const gmx_weighed *w, ckpt_err *err)
                              path);
     if (w->n_missing == 0)
         return CKPT_OK;
-    return ckpt_map_note(to, CKPT_WARNING, err,
-                         "%s: the importance matrix has no entry for %" PRIu64
-                         " quantized tensor%s, such as %.200s: quantized without",
-                         path, w->n_missing, w->n_missing == 1 ? "" : "s", w->missing);
+    return ckpt_map_note(
+        to, CKPT_WARNING, err,
+        "%s: the importance matrix has no entry for %" PRIu64
+        " quantized tensor%s, such as %.200s: ckpt quantizes them without importance",
+        path, w->n_missing, w->n_missing == 1 ? "" : "s", w->missing);
 }
 
 int ckpt_gguf_weigh(ckpt_map *to, const ckpt_map *from, uint64_t number, ckpt_err *err)

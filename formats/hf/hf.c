@@ -320,8 +320,8 @@ static int hf_check_unlisted(hf_reader *r)
     if (n == 0)
         return CKPT_OK;
     return ckpt_map_note(
-        r->map, CKPT_WARNING, r->err, "%s: %zu weight file%s %s %s, the first is %s: not read",
-        r->list->folder, n, n == 1 ? " is" : "s are",
+        r->map, CKPT_WARNING, r->err, "%s: ckpt does not read %zu weight file%s %s %s, such as %s",
+        r->list->folder, n, n == 1 ? "" : "s",
         r->kind.role == CKPT_HF_INDEX ? "not listed in" : "beside", r->name, first);
 }
 

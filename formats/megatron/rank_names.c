@@ -288,7 +288,8 @@ static int mrn_even(const ckpt_meg_division *d)
     // names of another layout; mrn_place reports them
     if (d->layers > 0 && known > 0 && (uint64_t)known != d->layers)
         return ckpt_fail(d->job->err, CKPT_EMISSING,
-                         "%s: tensors of %" PRIu64 " layers, but the model has %" PRId64,
+                         "%s: tensors of %" PRIu64 " layers are here, but num_layers is %" PRId64
+                         ": a part of the model is missing, or the arguments are of another model",
                          d->job->from->path, d->layers, known);
     if (d->layers % d->size.pp != 0)
         return ckpt_fail(d->job->err, CKPT_EUNSUPPORTED,

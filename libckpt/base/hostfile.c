@@ -181,10 +181,10 @@ int ckpt_hosts_read(ckpt_hosts *out, ckpt_arena *arena, const char *path, ckpt_e
     f = fopen(path, "rb");
     if (!f) {
         ckpt_free(text);
-        return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s", path);
+        return ckpt_fail_sys(err, ckpt_open_code(errno), errno, "%s: cannot be opened", path);
     }
     n = fread(text, 1, HF_TEXT + 1, f);
-    rc = ferror(f) ? ckpt_fail_sys(err, CKPT_EIO, errno, "%s", path)
+    rc = ferror(f) ? ckpt_fail_sys(err, CKPT_EIO, errno, "%s: cannot be read", path)
                    : ckpt_hosts_parse(out, arena, text, n, path, err);
     (void)fclose(f);
     ckpt_free(text);

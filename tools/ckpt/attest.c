@@ -154,7 +154,8 @@ int attest_check(const convert_job *job, const write_args *a, ckpt_err *err)
     if (!a->attest)
         return CKPT_OK;
     if (args_to_stdout(&a->cli))
-        return fail(err, CKPT_EUSAGE, "--attest hashes files, and stdout is none: name the output");
+        return fail(err, CKPT_EUSAGE,
+                    "--attest needs an output that is a file or folder, not standard output");
     if (ckpt_team_size() > 1)
         return fail(err, CKPT_EUSAGE, "--attest does not support several processes");
     for (size_t i = 0; i < ckpt_map_file_count(job->from); i++) {

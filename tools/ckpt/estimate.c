@@ -88,7 +88,9 @@ int estimate_bytes(const estimate *e, uint64_t *cpu, uint64_t *gpu, ckpt_err *er
     fits = !__builtin_mul_overflow(e->gpus, e->nodes, &n_gpus) && n_gpus < UINT32_MAX;
     fits = fits && (e->stage == 2 ? es_zero2(e, n_gpus, &need) : es_zero3(e, n_gpus, &need));
     if (!fits || !(need.cpu < 0x1p63))
-        return fail(err, CKPT_ELIMIT, "the memory estimate exceeds 64 bits");
+        return fail(err, CKPT_ELIMIT,
+                    "64 bits cannot count the bytes of the estimate: use fewer parameters or "
+                    "GPUs");
     *cpu = (uint64_t)need.cpu;
     *gpu = need.gpu;
     return CKPT_OK;

@@ -119,7 +119,7 @@ static int extract_target(extract_args *a, ckpt_err *err)
     if (a->rank == 0)
         return fail(err, CKPT_EUSAGE, "the rank of the adapter is missing: use --rank R");
     if (a->save_rest && a->drop_rest)
-        return fail(err, CKPT_EUSAGE, "--save-rest and --drop-rest are opposites");
+        return fail(err, CKPT_EUSAGE, "--save-rest and --drop-rest exclude each other");
     if (strcmp(target->format, "hf") != 0 && strcmp(target->format, "hf-bin") != 0)
         return fail(err, CKPT_EUSAGE,
                     "format %s has no place for adapter_config.json: write the folder of an "

@@ -225,7 +225,7 @@ static void mf_matrix(const ckpt_map *made, const char *imatrix)
                     ckpt_map_path(made));
     if (!imatrix && takes && file) {
         (void)ckpt_value_to_text(file, &name, &n);
-        say_warning("%s: quantized by the importance matrix %s, expected as --imatrix FILE",
+        say_warning("%s: was quantized by the importance matrix %s: give it with --imatrix FILE",
                     ckpt_map_path(made), name);
     }
 }

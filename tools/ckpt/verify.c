@@ -370,11 +370,11 @@ static int verify_run(cli_args *a, ckpt_err *err)
     // damage in one shard is damage of the checkpoint
     a->open.whole_checkpoint = !args->prepare.as_file;
     if (a->n_operands > 1 && (v.proving || verify_signed(args)))
-        return fail(err, CKPT_EUSAGE, "--%s %s one checkpoint, found %d",
+        return fail(err, CKPT_EUSAGE, "--%s %s one checkpoint, found %d: verify them one by one",
                     v.proving             ? "made-from"
                     : args->signature.key ? "key"
                                           : "cert",
-                    v.proving ? "proves" : "vouches for", a->n_operands);
+                    v.proving ? "proves" : "checks the signature of", a->n_operands);
     if (args->manifest && a->n_operands > 1)
         return fail(err, CKPT_EUSAGE, "--manifest describes one checkpoint, found %d",
                     a->n_operands);

@@ -244,7 +244,7 @@ int out_failure(ckpt_err *err)
         return CKPT_OK;
     // no message for a closed pipe, because the reader closed it on purpose
     if (out.lost != EPIPE)
-        (void)fail(err, CKPT_EIO, "standard output: %s", strerror(out.lost));
+        (void)fail(err, CKPT_EIO, "standard output: cannot be written: %s", strerror(out.lost));
     return CKPT_EIO;
 }
 

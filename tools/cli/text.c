@@ -18,7 +18,8 @@ int text_read(char **out, const char *path, const char *what, ckpt_err *err)
     char *text = file ? malloc(TEXT_BYTES + 1) : NULL;
 
     if (!file)
-        return fail(err, CKPT_EIO, "%s: %s", path, strerror(errno));
+        return fail(err, errno == ENOENT || errno == ENOTDIR ? CKPT_EMISSING : CKPT_EIO,
+                    "%s: cannot be opened: %s", path, strerror(errno));
     size_t n = text ? fread(text, 1, TEXT_BYTES + 1, file) : 0;
     bool failed = ferror(file) != 0;
     (void)fclose(file);

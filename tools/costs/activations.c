@@ -22,7 +22,9 @@ int acts_check(const acts_job *job, ckpt_err *err)
 
     if (c->layers > AW_MOST || c->hidden > AW_MOST || c->tokens > AW_MOST ||
         c->micro_batch > AW_MOST || job->heads > AW_MOST)
-        return fail(err, CKPT_ELIMIT, "the numbers are too large");
+        return fail(err, CKPT_ELIMIT,
+                    "--layers, --hidden, --heads, --seq-length and --micro-batch: expected at most "
+                    "2^31 each");
     if (job->heads % c->tensor)
         return fail(err, CKPT_EUSAGE,
                     "--tensor-parallel %" PRIu64 " does not divide the %" PRIu64 " heads",
@@ -72,7 +74,10 @@ int acts_layer(const acts_job *job, acts_mode mode, uint64_t *out, ckpt_err *err
             fits = fits && aw_add(&sum, tokens, rows, job->heads, t);
     }
     *out = (uint64_t)sum;
-    return fits ? CKPT_OK : fail(err, CKPT_ELIMIT, "activations of a layer exceed 64 bits");
+    return fits ? CKPT_OK
+                : fail(err, CKPT_ELIMIT,
+                       "64 bits cannot count the bytes of a layer's activations: use a smaller "
+                       "--seq-length or --micro-batch");
 }
 
 bool acts_applies(const acts_job *job, acts_schedule schedule)
@@ -123,7 +128,9 @@ int acts_bytes(const acts_job *job, acts_schedule schedule, acts_mode mode, uint
         rc = acts_layer(job, ACTS_WHOLE, &whole, err);
     if (rc == CKPT_OK && (__builtin_mul_overflow(each, acts_under_way(job, schedule), out) ||
                           __builtin_add_overflow(*out, whole, out)))
-        rc = fail(err, CKPT_ELIMIT, "activations exceed 64 bits");
+        rc = fail(err, CKPT_ELIMIT,
+                  "64 bits cannot count the bytes of the activations: use a smaller "
+                  "--seq-length or --micro-batch");
     return rc;
 }
 

@@ -122,7 +122,11 @@ int costs_check(const costs_job *job, ckpt_err *err)
     if (job->gpus > CW_MOST || job->nodes > CW_MOST || job->params > UINT64_C(1) << 50 ||
         job->tensor > CW_MOST || job->pipeline > CW_MOST || job->interleave > CW_MOST ||
         job->accumulation > UINT32_MAX)
-        return fail(err, CKPT_ELIMIT, "the numbers are too large");
+        return fail(
+            err, CKPT_ELIMIT,
+            "expected at most 2^50 parameters, 2^24 GPUs, nodes and parts (--gpus, --nodes, "
+            "--tensor-parallel, --pipeline, --interleave) and 2^32 - 1 micro batches "
+            "(--accumulation)");
     rc = cw_check_cut(job, err);
     return rc == CKPT_OK ? cw_check_links(job, err) : rc;
 }
@@ -291,7 +295,10 @@ int costs_flow_of(const costs_job *job, costs_scheme scheme, costs_flow *out, ck
     else
         fits = cw_rings(job, volume, scheme == COSTS_TENSOR ? &tensor : &data, out);
     if (!fits)
-        return fail(err, CKPT_ELIMIT, "%s: the traffic exceeds 64 bits", cw_names[scheme]);
+        return fail(err, CKPT_ELIMIT,
+                    "%s: 64 bits cannot count the bytes of the traffic: use fewer GPUs, "
+                    "parameters or micro batches",
+                    cw_names[scheme]);
     if (job->gpus * job->nodes > 1)
         out->seconds = cw_seconds(job, out);
     return CKPT_OK;

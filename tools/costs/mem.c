@@ -269,7 +269,8 @@ static int mem_check(const mem_args *a, ckpt_err *err)
         return fail(err, CKPT_EUSAGE,
                     "--nodes and --num-nodes are the same option: give only one of them");
     if (a->gpus > 1 << 24 || a->nodes > 1 << 24 || a->params > UINT64_C(1) << 50)
-        return fail(err, CKPT_ELIMIT, "the numbers are too large");
+        return fail(err, CKPT_ELIMIT,
+                    "expected at most 2^50 parameters and 2^24 GPUs and nodes (--gpus, --nodes)");
     return CKPT_OK;
 }
 

@@ -83,8 +83,9 @@ static int mtr_empty(const char *dir, ckpt_err *err)
             "%s: is the mount of a process that has ended: unmount it with fusermount3 -u '%s'",
             dir, dir);
     if (!d)
-        return fail(err, errno == ENOTDIR ? CKPT_EUSAGE : CKPT_EIO, "%s: %s", dir,
-                    errno == ENOTDIR ? "is not a folder" : strerror(errno));
+        return errno == ENOTDIR ? fail(err, CKPT_EUSAGE, "%s: is not a folder", dir)
+                                : fail(err, CKPT_EIO, "%s: the folder cannot be opened: %s", dir,
+                                       strerror(errno));
     while (empty && (e = readdir(d)))
         empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
     (void)closedir(d);

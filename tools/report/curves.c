@@ -183,8 +183,10 @@ int curves_read(curves *out, const char *path, ckpt_err *err)
         int sys = errno;
         if (s.file)
             (void)fclose(s.file);
-        return out->path ? fail(err, CKPT_EIO, "%s: %s", path, strerror(sys))
-                         : fail(err, CKPT_ELIMIT, "out of memory");
+        if (!out->path)
+            return fail(err, CKPT_ELIMIT, "out of memory");
+        return fail(err, sys == ENOENT || sys == ENOTDIR ? CKPT_EMISSING : CKPT_EIO,
+                    "%s: cannot be opened: %s", path, strerror(sys));
     }
     while (rc == CKPT_OK) {
         rc = scan_next(&s, err);

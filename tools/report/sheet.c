@@ -38,7 +38,7 @@ int sheet_allowed(const char *path, bool force, const ckpt_map *const *maps, con
     if (stat(path, &st) != 0 && lstat(path, &st) != 0)
         return errno == ENOENT || errno == ENOTDIR
                    ? CKPT_OK
-                   : fail(err, CKPT_EIO, "%s: %s", path, strerror(errno));
+                   : fail(err, CKPT_EIO, "%s: cannot be examined: %s", path, strerror(errno));
     bool input = sheet_same(&st, other);
     for (; *maps && !input; maps++) {
         for (size_t i = 0; i < ckpt_map_file_count(*maps) && !input; i++)

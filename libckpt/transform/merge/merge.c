@@ -355,8 +355,11 @@ static int mg_terms(const merging *g, size_t i, double at, ckpt_blend_term *term
         b->n++;
     }
     if (rc == CKPT_OK && r->method == CKPT_BLEND_LINEAR && b->normalize && sum == 0)
-        rc = ckpt_fail(g->err, CKPT_EUSAGE, "tensor %.200s: the weights of the models add up to 0",
-                       b->name);
+        rc =
+            ckpt_fail(g->err, CKPT_EUSAGE,
+                      "tensor %.200s: the weights of the models add up to 0, so they have no mean: "
+                      "change a weight, or leave the division out (--no-normalize)",
+                      b->name);
     return rc;
 }
 

@@ -337,7 +337,8 @@ static int rc_check(const ckpt_recipe *r, ckpt_err *err)
         return ckpt_fail(err, CKPT_EUSAGE, "no models to merge");
     if (r->method == CKPT_BLEND_LINEAR && r->base)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "linear takes no base: give it a weight among the models");
+                         "method linear has no base: leave the base out, or list it among the "
+                         "models, with a weight");
     if (r->method != CKPT_BLEND_LINEAR && !r->base)
         return ckpt_fail(err, CKPT_EUSAGE, "%s needs the base that the models were trained from",
                          name);

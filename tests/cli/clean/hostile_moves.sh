@@ -5,7 +5,7 @@ echo mine >precious
 echo theirs >out/.model.ckpt-partial/new/x
 : >out/.model.ckpt-partial/journal
 try() {
-    printf "$1" >out/.model.ckpt-partial/moves
+    printf -- "$1" >out/.model.ckpt-partial/moves
     ckpt clean -q -f out | grep -o "cannot move the replaced folder back"
     cat precious; ls -A . out real
 }

@@ -171,7 +171,7 @@ static void test_refusals(void **state)
     refused(&j, CKPT_EUSAGE, "a multiple of 8 micro batches");
     j = gpt3();
     j.cut.tokens = UINT64_C(1) << 32;
-    refused(&j, CKPT_ELIMIT, "too large");
+    refused(&j, CKPT_ELIMIT, "at most 2^31");
     // each is allowed, together they are too many
     j.cut.tokens = j.cut.hidden = j.cut.micro_batch = UINT64_C(1) << 31;
     assert_int_equal(acts_check(&j, &err), CKPT_OK);

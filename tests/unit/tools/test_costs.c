@@ -254,10 +254,10 @@ static void test_refusals(void **state)
     refused(&j, CKPT_EUSAGE, "2 layers cannot be divided into 4 equal parts");
     j = plain();
     j.params = UINT64_C(1) << 51;
-    refused(&j, CKPT_ELIMIT, "too large");
+    refused(&j, CKPT_ELIMIT, "2^24 GPUs");
     j = plain();
     j.gpus = UINT64_C(1) << 40;
-    refused(&j, CKPT_ELIMIT, "too large");
+    refused(&j, CKPT_ELIMIT, "2^24 GPUs");
 }
 
 /* What fits is exact, what does not is refused. */
