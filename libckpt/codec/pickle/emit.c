@@ -64,14 +64,18 @@ static bool et_text_same(ckpt_text a, ckpt_text b)
 /* Compare for the index: the same node, or equal texts of the same kind. */
 static bool et_same(const void *ctx, uint32_t number, const void *key)
 {
-    const ckpt_pw_known *a = &((const ckpt_pw *)ctx)->known.at[number], *b = key;
+    const ckpt_pw *w = ctx;
+    const ckpt_pw_known *known = &w->known.at[number];
+    const ckpt_pw_key *a, *b = key;
 
-    return a->node == b->node && (!a->b.at) == (!b->b.at) && et_text_same(a->a, b->a) &&
-           et_text_same(a->b, b->b);
+    if (known->node || b->node)
+        return known->node == b->node;
+    a = &w->text.at[known->text];
+    return (!a->b.at) == (!b->b.at) && et_text_same(a->a, b->a) && et_text_same(a->b, b->b);
 }
 
 /* Hash the node's address, or the text. */
-static uint32_t et_hash(const ckpt_pw_known *k)
+static uint32_t et_hash(const ckpt_pw_key *k)
 {
     if (k->node)
         return ckpt_hash_u64((uint64_t)(uintptr_t)k->node);
@@ -92,22 +96,24 @@ void ckpt_pw_put(ckpt_pw *w)
 }
 
 /* Assign the next memo number to an entry. */
-static void et_know(ckpt_pw *w, ckpt_pw_known k)
+static void et_know(ckpt_pw *w, ckpt_pw_key k)
 {
-    ckpt_pw_known *slot = w->rc == CKPT_OK ? ckpt_vec_push(&w->known) : NULL;
+    ckpt_pw_key *text = w->rc == CKPT_OK && !k.node ? ckpt_vec_push(&w->text) : NULL;
+    ckpt_pw_known *slot = w->rc == CKPT_OK && (k.node || text) ? ckpt_vec_push(&w->known) : NULL;
 
     if (!slot) {
         et_memory(w);
         return;
     }
-    k.number = w->n_memo;
-    *slot = k;
+    if (text)
+        *text = k;
+    *slot = (ckpt_pw_known){k.node, text ? (uint32_t)w->text.n - 1 : 0, w->n_memo};
     if (!ckpt_index_add(&w->index, et_hash(&k), (uint32_t)(w->known.n - 1)))
         et_memory(w);
 }
 
 /* Store the value just written in the memo and keep its entry for later references. */
-static void et_put_known(ckpt_pw *w, ckpt_pw_known k)
+static void et_put_known(ckpt_pw *w, ckpt_pw_key k)
 {
     et_know(w, k);
     ckpt_pw_put(w);
@@ -116,17 +122,17 @@ static void et_put_known(ckpt_pw *w, ckpt_pw_known k)
 void ckpt_pw_put_node(ckpt_pw *w, const ckpt_value *v)
 {
     assert(v);
-    et_put_known(w, (ckpt_pw_known){.node = v});
+    et_put_known(w, (ckpt_pw_key){.node = v});
 }
 
 /* Find an entry; CKPT_INDEX_NONE: it was not written yet. */
-static uint32_t et_find(const ckpt_pw *w, const ckpt_pw_known *k)
+static uint32_t et_find(const ckpt_pw *w, const ckpt_pw_key *k)
 {
     return ckpt_index_find(&w->index, et_hash(k), et_same, w, k);
 }
 
 /* Write a reference to an earlier value; false if it was not written yet. */
-static bool et_get(ckpt_pw *w, const ckpt_pw_known *k)
+static bool et_get(ckpt_pw *w, const ckpt_pw_key *k)
 {
     uint32_t at = et_find(w, k);
     uint32_t number;
@@ -141,7 +147,7 @@ static bool et_get(ckpt_pw *w, const ckpt_pw_known *k)
 bool ckpt_pw_get_node(ckpt_pw *w, const ckpt_value *v)
 {
     assert(v);
-    return et_get(w, &(ckpt_pw_known){.node = v});
+    return et_get(w, &(ckpt_pw_key){.node = v});
 }
 
 /* ---- leaves ---- */
@@ -159,7 +165,7 @@ static void et_unicode(ckpt_pw *w, ckpt_text s)
 
 void ckpt_pw_str(ckpt_pw *w, ckpt_text s, const void *node)
 {
-    ckpt_pw_known as_node = {.node = node}, as_text = {.a = s};
+    ckpt_pw_key as_node = {.node = node}, as_text = {.a = s};
     bool found = node && s.n > 0 ? et_get(w, &as_node) : et_get(w, &as_text);
 
     if (found)
@@ -187,10 +193,10 @@ void ckpt_pw_cstr(ckpt_pw *w, const char *s)
 
 void ckpt_pw_name(ckpt_pw *w, ckpt_global g)
 {
-    ckpt_pw_known k;
+    ckpt_pw_key k;
 
     ckpt_name_to_python2(&g);
-    k = (ckpt_pw_known){.a = g.module, .b = g.name};
+    k = (ckpt_pw_key){.a = g.module, .b = g.name};
     if (memchr(g.module.at, '\n', (size_t)g.module.n) ||
         memchr(g.name.at, '\n', (size_t)g.name.n) || g.module.n == 0 || g.name.n == 0) {
         ckpt_pw_fail(w, CKPT_EUNSUPPORTED,
@@ -332,7 +338,7 @@ void ckpt_pw_dtype(ckpt_pw *w, ckpt_dtype d)
  */
 bool ckpt_pw_is_recursive(ckpt_pw *w, const ckpt_value *v, uint64_t n_stack)
 {
-    ckpt_pw_known k = {.node = v};
+    ckpt_pw_key k = {.node = v};
 
     if (et_find(w, &k) == CKPT_INDEX_NONE)
         return false;

@@ -11,10 +11,16 @@
 #include "libckpt/base/index.h"
 #include "libckpt/codec/pickle/pickle.h"
 
-/* An entry of the memo: a node, or a text or name by its content. */
-typedef struct ckpt_pw_known {
+/* What the memo is asked for: a node, or a text or name by its content. */
+typedef struct ckpt_pw_key {
     const void *node; /* NULL for a text or name */
     ckpt_text a, b;   /* a: a text, or a name's module; b: the name */
+} ckpt_pw_key;
+
+/* An entry of the memo; a large tree has millions. */
+typedef struct ckpt_pw_known {
+    const void *node; /* NULL for a text or name */
+    uint32_t text;    /* its index in ckpt_pw.text */
     uint32_t number;
 } ckpt_pw_known;
 
@@ -26,6 +32,7 @@ typedef struct ckpt_pw_frame {
 } ckpt_pw_frame;
 
 CKPT_VEC(ckpt_pw_knowns, ckpt_pw_known);
+CKPT_VEC(ckpt_pw_keys, ckpt_pw_key);
 CKPT_VEC(ckpt_pw_frames, ckpt_pw_frame);
 
 typedef struct ckpt_pw {
@@ -33,7 +40,8 @@ typedef struct ckpt_pw {
     ckpt_err *err;
     int rc; /* the first failure */
     ckpt_pw_knowns known;
-    ckpt_index index; /* over known */
+    ckpt_pw_keys text; /* the keys of known texts and names */
+    ckpt_index index;  /* over known */
     ckpt_pw_frames frames;
     uint32_t n_memo;
 } ckpt_pw;

@@ -602,6 +602,7 @@ int ckpt_pickle_write(ckpt_bytes *out, ckpt_value *root, ckpt_err *err)
     if (w.rc != CKPT_OK)
         out->n = n_before;
     ckpt_vec_free(&w.known);
+    ckpt_vec_free(&w.text);
     ckpt_vec_free(&w.frames);
     ckpt_index_free(&w.index);
     return w.rc;
