@@ -37,12 +37,14 @@ ALL_CFLAGS = -std=c11 $(CFLAGS) $(REPRO) -ffp-contract=off -fvisibility=hidden -
              -fPIC -pthread $(WARN)
 # What the compiler and the libraries here offer; $(call found,KIND) lists the answers of one kind.
 # SAN names sanitizers.  CUDA=no, REMOTE=no and MOUNT=no leave out the plugins for a GPU, addresses and mounts.
+# CUDNN_INCLUDE names folders with cudnn.h and cudnn_frontend.h, beside those that the compiler and CUDA know.
 CUDA     ?=
+CUDNN_INCLUDE ?=
 REMOTE   ?=
 MOUNT    ?=
 NVCC     := $(if $(SAN)$(filter no,$(CUDA)),,$(shell command -v nvcc 2>/dev/null))
 CUDA_DIR := $(if $(NVCC),$(abspath $(dir $(realpath $(NVCC)))/..))
-PROBED   := $(shell CC="$(CC)" SAN="$(SAN)" REMOTE="$(REMOTE)" MOUNT="$(MOUNT)" CUDA_DIR="$(CUDA_DIR)" sh tools/probe.sh)
+PROBED   := $(shell CC="$(CC)" SAN="$(SAN)" REMOTE="$(REMOTE)" MOUNT="$(MOUNT)" CUDA_DIR="$(CUDA_DIR)" CUDNN_INCLUDE="$(CUDNN_INCLUDE)" sh tools/probe.sh)
 found     = $(patsubst $(1):%,%,$(filter $(1):%,$(PROBED)))
 ifeq ($(SAN),)
 OWN_CPPFLAGS := -U_FORTIFY_SOURCE $(call found,fortify)
@@ -141,13 +143,15 @@ $(B)/needs.ckpt $(B)/needs.build: tools/needs.sh
 	@CC="$(CC)" MPI="$(MPI_LIBS)" SGEMM="$(SGEMM)" sh tools/needs.sh $(subst .,,$(suffix $@))
 	@touch $@
 
-# $(B)/NAME.on or NAME.off: objects that depend on it are compiled again after MPI or CUDA was installed or removed.
+# $(B)/NAME.on or NAME.off: objects that depend on it are compiled again after MPI, CUDA or cuDNN was installed or removed.
 MPI_MARK := $(B)/mpi.$(if $(MPI_LIBS),on,off)
 CUDA_MARK := $(B)/cuda.$(if $(NVCC),on,off)
-$(MPI_MARK) $(CUDA_MARK):
+CUDNN_MARK := $(B)/cudnn.$(if $(CUDNN),on,off)
+$(MPI_MARK) $(CUDA_MARK) $(CUDNN_MARK):
 	@mkdir -p $(@D) && rm -f $(basename $@).on $(basename $@).off && touch $@
 $(B)/obj/engine/comm/mpi.o: $(MPI_MARK)
 $(B)/obj/engine/cuda/load.o: $(CUDA_MARK)
+$(B)/gpu/engine/cuda/cudnn.o: $(CUDNN_MARK)
 
 $(filter-out $(MODEL_OBJ),$(ENG_OBJ)): | $(B)/needs.build
 $(B)/obj/%.o: %.c | $(B)/needs.ckpt
@@ -287,5 +291,6 @@ help:
 	@echo "make clean         remove build/"
 	@echo "variables          CC, CPPFLAGS, CFLAGS, LDFLAGS, WERROR=1 (warnings are errors), NO_DEPS=1 (install no packages, name what is missing)"
 	@echo "                   SAN=address,undefined or thread, CUDA=no, REMOTE=no, MOUNT=no, RELEASE=1 (no asserts), B=build folder"
+	@echo "                   CUDNN_INCLUDE=folders with cudnn.h and cudnn_frontend.h, for ZEROTRAIN_ATTENTION=cudnn"
 
 -include $(LIB_OBJ:.o=.d) $(TOOL_OBJ:.o=.d) $(ENG_OBJ:.o=.d)

@@ -270,11 +270,12 @@ rest-refusals: programs
 gpu-tests: $(GPU_TESTS)
 
 # all that the tests need
-gpu-compiled: programs $(PLUGIN) $(B)/far_device.so gpu-emulated $(GPU_TESTS)
+gpu-compiled: programs $(PLUGIN) $(B)/far_device.so gpu-emulated $(GPU_TESTS) $(ABSENT)
 
 check-gpu: gpu-compiled
 	@python3 tests/gpu/far.py --bin $(B)/bin --plugin $(B)/far_device.so
 	@sh tests/gpu/emulated.sh $(B)
+	@sh tests/gpu/absent/plans.sh $(B) $(CUDNN_INCLUDE)
 
 # ---- failures --------------------------------------------------------------------------------
 .PHONY: check-fault rest-fault

@@ -3,10 +3,10 @@
 # Print what the compiler and the installed libraries offer, as words KIND:VALUE.  The Makefile calls this script at each start,
 # because the answers change when packages are installed.
 #
-#   CC=cc SAN= REMOTE= MOUNT= CUDA_DIR= sh tools/probe.sh
+#   CC=cc SAN= REMOTE= MOUNT= CUDA_DIR= CUDNN_INCLUDE= sh tools/probe.sh
 #
 # SAN names sanitizers, with which nothing is hardened.  REMOTE=no and MOUNT=no ask for no libcurl and no libfuse.  CUDA_DIR is the
-# folder in which CUDA is installed.
+# folder in which CUDA is installed, and CUDNN_INCLUDE is a list of more folders with headers.
 set -u
 CC=${CC:-cc}
 
@@ -42,7 +42,9 @@ headers() {
     {
         [ "${REMOTE:-}" = no ] || printf '#if __has_include(<curl/curl.h>)\nheader:curl\n#endif\n'
         [ -z "${CUDA_DIR:-}" ] || printf '#if __has_include(<nccl.h>)\nheader:nccl\n#endif\n'
-    } | $CC ${CUDA_DIR:+"-I$CUDA_DIR/include"} -x c -E -P - 2>/dev/null
+        [ -z "${CUDA_DIR:-}" ] ||
+            printf '#if __has_include(<cudnn.h>) && __has_include(<cudnn_frontend.h>)\nheader:cudnn\n#endif\n'
+    } | $CC "$@" ${CUDA_DIR:+"-I$CUDA_DIR/include"} -x c -E -P - 2>/dev/null
 }
 
 # package KIND NAME: flags of an installed package, whose headers are system headers
@@ -53,6 +55,8 @@ package() {
 
 echo "machine:$(uname -m)"
 [ -n "${SAN:-}" ] || hardening
-headers
+set --
+for folder in ${CUDNN_INCLUDE:-}; do set -- "$@" "-I$folder"; done
+headers "$@"
 package mpi ompi-c
 [ "${MOUNT:-}" = no ] || package fuse 'fuse3 >= 3.12'

@@ -43,6 +43,10 @@ if [ -n "$install" ]; then
     # its models need a GPU, its import of weights does not
     [ -d "$venv/mbridge" ] || "$venv/bin/pip" install -q "${pinned[@]}" --no-deps --target "$venv/mbridge" mbridge ||
         echo "mbridge could not be installed"
+    # headers for the GPU plugin (tests/gpu/absent)
+    [ -d "$venv/cudnn_frontend" ] ||
+        "$venv/bin/pip" install -q "${pinned[@]}" --no-deps --target "$venv/cudnn_frontend" nvidia-cudnn-frontend ||
+        echo "cuDNN's headers could not be installed"
     # in a folder of its own, because transformers asks whether it is there
     [ -d "$venv/torchao" ] || "$venv/bin/pip" install -q "${pinned[@]}" --no-deps --target "$venv/torchao" torchao || status=1
     # in a folder of its own, too, because few parts need it

@@ -13,7 +13,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*', re.S)
 NAME = re.compile(r'(?<![\w.])[\w/]+\.(?:c|h|hpp|cu|cuh)\b(?![.\w])')
 # files of other projects, to which comments refer: ggml's, llm.c, curl's and headers of systems, examples
-OTHERS = {'ggml.h', 'common.h', 'quants.c', 'llm.c', 'train_gpt2.c', 'llama.h', 'omp.h', 'cblas.h', 'mpi.h', 'nccl.h'}
+OTHERS = {'ggml.h', 'common.h', 'quants.c', 'llm.c', 'train_gpt2.c', 'llama.h', 'omp.h', 'cblas.h', 'mpi.h', 'nccl.h', 'cudnn.h',
+          'cudnn_frontend.h'}
 
 
 def main():
