@@ -125,12 +125,13 @@ void zt_engine_about(const zt_engine *e, zt_about *out);
 
 /* Progress of a run, and its resources. */
 typedef struct zt_standing {
-    int64_t steps;    /* updates, skipped ones included */
-    int64_t made;     /* updates that this process made */
-    int64_t samples;  /* samples of all ranks in these updates */
-    zt_scaler scaler; /* loss scaler for the next update */
-    zt_memory memory; /* memory of this rank */
-    uint64_t peak;    /* most bytes of device memory that were in use at once */
+    int64_t steps;       /* updates, skipped ones included */
+    int64_t made;        /* updates that this process made */
+    int64_t samples;     /* samples of all ranks in these updates */
+    zt_scaler scaler;    /* loss scaler for the next update */
+    zt_memory memory;    /* memory of this rank */
+    uint64_t peak;       /* most bytes of device memory that were in use at once */
+    char attention[200]; /* what has computed it on the GPU; "": a processor, or not known */
     double seconds[ZT_T_COUNT];
     /* tokens of all ranks, and seconds, of all updates but the first, which allocates memory */
     uint64_t paced_tokens;

@@ -256,8 +256,9 @@ static int su_device(zt_engine *e, ckpt_err *err)
         rc = ckpt_fail(err, CKPT_EUSAGE, "--device %s: expected cpu, cuda or auto", kind);
     if (rc == CKPT_OK && (automatic || cuda) && su_gpu(e, e->gpu, &why) != CKPT_OK) {
         e->device = NULL;
-        if (cuda)
-            rc = ckpt_fail(err, why.code, "--device cuda: %s", why.text);
+        // a GPU that is there, asked for something that cannot be: no reason for the processor
+        if (cuda || why.code == CKPT_EUSAGE)
+            rc = ckpt_fail(err, why.code, "--device %s: %s", kind, why.text);
     }
     return rc == CKPT_OK && !e->device ? zt_cpu_new(&e->device, e->threads, err) : rc;
 }

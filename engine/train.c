@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "engine/cuda/load.h"
 #include "engine/device/cpu_bf16.h"
 #include "engine/inside.h"
 #include "engine/save/together.h"
@@ -320,6 +321,9 @@ void zt_engine_standing(const zt_engine *e, zt_standing *out)
     out->scaler = e->zero->scaler;
     zt_zero_memory(e->zero, &out->memory);
     out->peak = e->device->peak;
+    out->attention[0] = '\0';
+    if (!e->device->host)
+        zt_cuda_attends(e->device, out->attention, sizeof out->attention);
     memcpy(out->seconds, e->seconds, sizeof out->seconds);
     out->paced_tokens = e->paced_tokens;
     out->paced_seconds = e->paced_seconds;

@@ -43,7 +43,8 @@ ZT_CUDA_EXPORT int zt_cuda_gpus(int ordinal, unsigned char uuid[ZT_CUDA_UUID]);
  * deterministic  use library algorithms whose repeated runs have equal bits, even if they are
  *                slower
  * Errors         CKPT_EUNSUPPORTED: no GPU, a driver that is too old, compute capability below 8.0
- *                (the text gives the found and the needed version); CKPT_ELIMIT
+ *                (the text gives the found and the needed version); CKPT_ELIMIT; of
+ *                ZEROTRAIN_ATTENTION: fused.h
  */
 ZT_CUDA_EXPORT int zt_cuda_device_new(zt_device **out, int ordinal, bool deterministic,
                                       ckpt_err *err);
@@ -53,6 +54,12 @@ ZT_CUDA_EXPORT int zt_cuda_device_new(zt_device **out, int ordinal, bool determi
  * program works without this function, so that plugins of older builds can be measured with it.
  */
 ZT_CUDA_EXPORT void zt_cuda_name(int ordinal, char *name, uint64_t n);
+
+/*
+ * Write a line about what computes the device's attention, as text for people, into text[n].  The
+ * program works without this function, as without zt_cuda_name.
+ */
+ZT_CUDA_EXPORT void zt_cuda_attention(zt_device *d, char *text, uint64_t n);
 
 /* The cudaStream_t on which all work of the device is queued. */
 ZT_CUDA_EXPORT void *zt_cuda_stream(zt_device *d);

@@ -15,7 +15,7 @@
  * have log2 e as a factor there, and lse divides it out again.  Dropped probabilities are left out
  * of o, not of the sum; kept ones are multiplied by 1 / (1 - p) once, together with the division.
  */
-#include "engine/cuda/attention.h"
+#include "engine/cuda/fused.h"
 
 /* ---- tensor family ----------------------------------------------------------------------- */
 
@@ -493,6 +493,19 @@ template <typename T> static void cu_fw_width(zt_device *d, const cu_at_call &c)
         cu_fw_plain<T>(d, c);
 }
 
+void cu_at_forward(zt_device *d, cu_at_call *c, const zt_attention *a)
+{
+    if (!cu_at_prepare(d, c, a, 0))
+        return;
+    if (c->dt == CKPT_F32)
+        cu_fw_plain<float>(d, *c);
+    else if (c->dt == CKPT_F16)
+        cu_fw_width<__half>(d, *c);
+    else
+        cu_fw_width<__nv_bfloat16>(d, *c);
+    cu_launched(d, "attention");
+}
+
 void cu_attention(zt_device *d, ckpt_dtype dt, const zt_attention *a)
 {
     cu_at_call c;
@@ -502,13 +515,6 @@ void cu_attention(zt_device *d, ckpt_dtype dt, const zt_attention *a)
         return;
     c.dt = dt;
     c.vector = cu_at_whole(&c, 2);
-    if (!cu_at_prepare(d, &c, a, 0))
-        return;
-    if (dt == CKPT_F32)
-        cu_fw_plain<float>(d, c);
-    else if (dt == CKPT_F16)
-        cu_fw_width<__half>(d, c);
-    else
-        cu_fw_width<__nv_bfloat16>(d, c);
-    cu_launched(d, "attention");
+    if (!cu_fused_run(d, c, a, NULL))
+        cu_at_forward(d, &c, a);
 }

@@ -93,6 +93,10 @@ static inline bool cu_at_nothing(const cu_at_call &c)
  */
 float *cu_at_prepare(zt_device *d, cu_at_call *c, const zt_attention *a, uint64_t more);
 
+/* Queue the own kernels of a call: those of attention.cu, and those of attention_grad.cu. */
+void cu_at_forward(zt_device *d, cu_at_call *c, const zt_attention *a);
+void cu_at_backward(zt_device *d, cu_at_call *c, const zt_attention_grad *a);
+
 /* True if every pointer and stride (elements of `size` bytes) allows loads of 16 bytes. */
 bool cu_at_whole(const cu_at_call *c, uint64_t size);
 

@@ -18,7 +18,7 @@
  * In the tensor family p and ds stay in the registers in which the products leave scores and their
  * gradients: rounded to T they are the left factors of the next products (tensor.h).
  */
-#include "engine/cuda/attention.h"
+#include "engine/cuda/fused.h"
 
 /* ---- shared by both families ------------------------------------------------------------- */
 
@@ -744,6 +744,37 @@ template <typename T> static void cu_bw_width(zt_device *d, const cu_at_call &c)
         cu_bw_plain<T>(d, c);
 }
 
+void cu_at_backward(zt_device *d, cu_at_call *c, const zt_attention_grad *a)
+{
+    const uint64_t sums = (uint64_t)c->batch * c->heads * c->queries;
+    const uint64_t biases =
+        a->dbias ? (uint64_t)c->batch * c->heads * ck_at_blocks(*c) * ck_at_reach(*c) : 0;
+
+    c->delta = cu_at_prepare(d, c, &a->fw, sums + biases);
+    if (!c->delta)
+        return;
+    if (biases > 0) {
+        c->dbias = c->delta + sums;
+        if (!cu_try(d, cudaMemsetAsync(c->dbias, 0, biases * sizeof *c->dbias, cu_stream(d)),
+                    "attention_grad"))
+            return;
+    }
+    if (c->dt == CKPT_F32) {
+        cu_bw_delta<float>(d, *c);
+        cu_bw_plain<float>(d, *c);
+        cu_bw_dbias<float>(d, *c, a->dbias);
+    } else if (c->dt == CKPT_F16) {
+        cu_bw_delta<__half>(d, *c);
+        cu_bw_width<__half>(d, *c);
+        cu_bw_dbias<__half>(d, *c, a->dbias);
+    } else {
+        cu_bw_delta<__nv_bfloat16>(d, *c);
+        cu_bw_width<__nv_bfloat16>(d, *c);
+        cu_bw_dbias<__nv_bfloat16>(d, *c, a->dbias);
+    }
+    cu_launched(d, "attention_grad");
+}
+
 void cu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a)
 {
     cu_at_call c;
@@ -758,31 +789,6 @@ void cu_attention_grad(zt_device *d, ckpt_dtype dt, const zt_attention_grad *a)
     c.dv = a->dv;
     c.dt = dt;
     c.vector = cu_at_whole(&c, 2);
-    const uint64_t sums = (uint64_t)c.batch * c.heads * c.queries;
-    const uint64_t biases =
-        a->dbias ? (uint64_t)c.batch * c.heads * ck_at_blocks(c) * ck_at_reach(c) : 0;
-
-    c.delta = cu_at_prepare(d, &c, &a->fw, sums + biases);
-    if (!c.delta)
-        return;
-    if (biases > 0) {
-        c.dbias = c.delta + sums;
-        if (!cu_try(d, cudaMemsetAsync(c.dbias, 0, biases * sizeof *c.dbias, cu_stream(d)),
-                    "attention_grad"))
-            return;
-    }
-    if (dt == CKPT_F32) {
-        cu_bw_delta<float>(d, c);
-        cu_bw_plain<float>(d, c);
-        cu_bw_dbias<float>(d, c, a->dbias);
-    } else if (dt == CKPT_F16) {
-        cu_bw_delta<__half>(d, c);
-        cu_bw_width<__half>(d, c);
-        cu_bw_dbias<__half>(d, c, a->dbias);
-    } else {
-        cu_bw_delta<__nv_bfloat16>(d, c);
-        cu_bw_width<__nv_bfloat16>(d, c);
-        cu_bw_dbias<__nv_bfloat16>(d, c, a->dbias);
-    }
-    cu_launched(d, "attention_grad");
+    if (!cu_fused_run(d, c, &a->fw, a))
+        cu_at_backward(d, &c, a);
 }

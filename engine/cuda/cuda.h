@@ -8,6 +8,7 @@
  *     matmul.cu  linear, linear_grad, matmul by cuBLASLt
  *     layers.cu  activations, rotation, dropout
  *     norm.cu embed.cu loss.cu attention.cu attention_grad.cu
+ *     fused.cu   attention by cuDNN, if asked for
  *     place.cu   listing the GPUs
  *
  * device.h documents the operations at their structs.  All work runs on one stream; sums have an
@@ -97,6 +98,7 @@ enum { CU_BAD_INDEX = 1, CU_BAD_LABEL = 2 };
 
 typedef struct cu_table cu_table; /* live allocations and their sizes */
 typedef struct cu_blas cu_blas;   /* private to matmul.cu */
+typedef struct cu_fused cu_fused; /* private to fused.cu */
 
 typedef struct zt_cuda {
     zt_device device; /* first, so a zt_device * can be cast to zt_cuda * */
@@ -115,6 +117,7 @@ typedef struct zt_cuda {
     cudaEvent_t slot_free[CU_SLOTS];
     unsigned slot;
     cu_blas *blas;
+    cu_fused *fused; /* NULL: the own kernels compute attention */
 } zt_cuda;
 
 static inline zt_cuda *cu_of(zt_device *d)
@@ -141,6 +144,15 @@ bool cu_launched(zt_device *d, const char *operation);
  * block.  NULL: no memory, and the device has failed.
  */
 void *cu_scratch(zt_device *d, uint64_t n_bytes);
+
+/* Whether cu_scratch has so much memory; the device does not fail if it has not. */
+bool cu_scratch_fits(zt_device *d, uint64_t n_bytes);
+
+/*
+ * Device memory beside the scratch memory.  NULL: no memory, and the device does not fail.
+ */
+void *cu_spare(zt_device *d, uint64_t n_bytes);
+void cu_spare_free(zt_device *d, void *p); /* NULL is fine */
 
 /* Wait for the stream, and update d->host_notes.  False: an error, and the device has failed. */
 bool cu_fetch(zt_device *d);

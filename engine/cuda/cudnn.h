@@ -2,8 +2,9 @@
 /*
  * cudnn.h: declares plans of cuDNN's fused attention: a description of a call, and its execution.
  *
- * cudnn.cpp hands the descriptions to cuDNN, and alone includes its headers.  Tests build plans for
- * GPUs that are not there (tests/gpu/absent/plans.cpp).
+ * fused.cu chooses the calls and checks the results.  cudnn.cpp hands the descriptions to cuDNN,
+ * and alone includes its headers; on the emulated GPU tests/gpu/emulate/cudnn.cpp computes from
+ * them.  Tests build plans for GPUs that are not there (tests/gpu/absent/plans.cpp).
  */
 #ifndef ZT_CUDA_CUDNN_H
 #define ZT_CUDA_CUDNN_H

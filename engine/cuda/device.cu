@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unordered_map>
 
-#include "engine/cuda/cuda.h"
+#include "engine/cuda/fused.h"
 
 /* Lowest compute capability: bfloat16 on tensor cores and cp.async need 8.0. */
 #define CD_CAPABILITY 80
@@ -149,19 +149,47 @@ static void cd_release(zt_device *d, void *p)
         cd_give(c, p);
 }
 
+static cudaError_t cd_grow_scratch(zt_cuda *c, uint64_t n_bytes)
+{
+    if (n_bytes <= c->scratch_bytes)
+        return cudaSuccess;
+    // the stream frees the old block after earlier operations that use it
+    cd_give(c, c->scratch);
+    c->scratch = NULL;
+    c->scratch_bytes = 0;
+    cudaError_t e = cd_take(c, &c->scratch, n_bytes);
+    if (e == cudaSuccess)
+        c->scratch_bytes = n_bytes;
+    return e;
+}
+
 void *cu_scratch(zt_device *d, uint64_t n_bytes)
 {
     zt_cuda *c = cu_of(d);
-    if (n_bytes > c->scratch_bytes) {
-        // the stream frees the old block after earlier operations that use it
-        cd_give(c, c->scratch);
-        c->scratch = NULL;
-        c->scratch_bytes = 0;
-        if (!cu_try(d, cd_take(c, &c->scratch, n_bytes), "out of memory for an operation"))
-            return NULL;
-        c->scratch_bytes = n_bytes;
-    }
-    return c->scratch;
+    return cu_try(d, cd_grow_scratch(c, n_bytes), "out of memory for an operation") ? c->scratch
+                                                                                    : NULL;
+}
+
+bool cu_scratch_fits(zt_device *d, uint64_t n_bytes)
+{
+    if (cd_grow_scratch(cu_of(d), n_bytes) == cudaSuccess)
+        return true;
+    (void)cudaGetLastError();
+    return false;
+}
+
+void *cu_spare(zt_device *d, uint64_t n_bytes)
+{
+    void *p = NULL;
+    if (cd_take(cu_of(d), &p, n_bytes) == cudaSuccess)
+        return p;
+    (void)cudaGetLastError();
+    return NULL;
+}
+
+void cu_spare_free(zt_device *d, void *p)
+{
+    cd_give(cu_of(d), p);
 }
 
 static void *cd_alloc_host(zt_device *d, uint64_t n_bytes)
@@ -387,6 +415,7 @@ static void cd_free(zt_device *d)
     if (c->stream)
         (void)cudaStreamSynchronize(c->stream);
     cu_blas_free(c->blas);
+    cu_fused_free(c->fused);
     if (c->table)
         for (const auto &live : c->table->bytes)
             cd_give(c, live.first);
@@ -545,13 +574,18 @@ int zt_cuda_device_new(zt_device **out, int ordinal, bool deterministic, ckpt_er
     c->max_shared = prop.sharedMemPerBlockOptin;
     c->all_shared = prop.sharedMemPerMultiprocessor;
     c->pools = prop.memoryPoolsSupported != 0;
-    if (!cd_start(&c->device)) {
-        rc = zt_device_check(&c->device, err);
+    rc = cd_start(&c->device) ? cu_fused_new(&c->fused, c, err) : zt_device_check(&c->device, err);
+    if (rc != CKPT_OK) {
         cd_free(&c->device);
         return rc;
     }
     *out = &c->device;
     return CKPT_OK;
+}
+
+void zt_cuda_attention(zt_device *d, char *text, uint64_t n)
+{
+    cu_fused_text(cu_of(d)->fused, text, n);
 }
 
 void *zt_cuda_stream(zt_device *d)

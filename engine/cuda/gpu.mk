@@ -6,8 +6,8 @@ PLUGIN   := $(if $(NVCC),$(B)/lib/libzerotrain-cuda.so)
 NCCL     := $(filter header:nccl,$(PROBED))
 CUDNN    := $(filter header:cudnn,$(PROBED))
 GPU_TESTS := $(patsubst tests/gpu/%.c,$(B)/gpu/%,$(sort $(wildcard tests/gpu/test_*.c)))
-# programs that print: orders of rounding, times
-GPU_TESTS += $(B)/gpu/orders $(B)/gpu/times
+# programs that print: orders of rounding, times; and a test for the emulated plugin alone
+GPU_TESTS += $(B)/gpu/orders $(B)/gpu/times $(B)/gpu/choices
 GPU_SRC  := $(sort $(wildcard engine/cuda/*.cu))
 # Code for compute capability 8.0 and 9.0, and for ones later than the last what the driver translates.  No fast-math: results
 # are compared; what the CPU computes without contraction is compiled without it here too.

@@ -24,7 +24,8 @@ typedef struct cul_plugin {
     int (*api)(void);
     int (*gpus)(int, unsigned char *);
     int (*device)(zt_device **, int, bool, ckpt_err *);
-    void (*name)(int, char *, uint64_t); /* NULL: a plugin of an older build */
+    void (*name)(int, char *, uint64_t);              /* NULL: a plugin of an older build */
+    void (*attention)(zt_device *, char *, uint64_t); /* likewise */
     int (*comm)(zt_comm **, zt_comm *, zt_device *, ckpt_err *);
     ckpt_err err; /* the reason for its absence */
     bool tried;
@@ -71,6 +72,7 @@ static int cul_look(cul_plugin *p, ckpt_err *err)
         !ckpt_plugin_find(p->handle, "zt_nccl_comm_new", &p->comm))
         return ckpt_fail(err, CKPT_EUNSUPPORTED, "%s is not a plugin of zerotrain", CUL_NAME);
     (void)ckpt_plugin_find(p->handle, "zt_cuda_name", &p->name);
+    (void)ckpt_plugin_find(p->handle, "zt_cuda_attention", &p->attention);
     if (p->api() != ZT_CUDA_API)
         return ckpt_fail(err, CKPT_EUNSUPPORTED,
                          "%s has plugin interface %d, but this program needs %d: build both from "
@@ -140,6 +142,16 @@ void zt_cuda_card(int ordinal, char *name, uint64_t n)
     name[0] = '\0';
     if (cul_get(&p, &err) == CKPT_OK && p->name)
         p->name(ordinal, name, n);
+}
+
+void zt_cuda_attends(zt_device *device, char *text, uint64_t n)
+{
+    const cul_plugin *p;
+    ckpt_err err = {0};
+
+    text[0] = '\0';
+    if (cul_get(&p, &err) == CKPT_OK && p->attention)
+        p->attention(device, text, n);
 }
 
 int zt_cuda_comm(zt_comm **out, zt_comm *base, zt_device *device, ckpt_err *err)

@@ -24,6 +24,10 @@ int zt_cuda_identity(int ordinal, unsigned char uuid[16], ckpt_err *err);
 /* Write the name of a GPU into name[n]; "" if the plugin has no names. */
 void zt_cuda_card(int ordinal, char *name, uint64_t n);
 
+/* Write what has computed the device's attention so far into text[n]; "" if the plugin does not
+ * say. */
+void zt_cuda_attends(zt_device *device, char *text, uint64_t n);
+
 /*
  * A communicator that exchanges the memory of `device` between the processes of `base` by NCCL, for
  * ranks with a GPU each.  base stays the caller's and must outlive the result; all ranks must call

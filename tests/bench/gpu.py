@@ -7,7 +7,8 @@
 Both programs get the same shape of model, batch and sequence, random tokens, AdamW with fp32 masters, no dropout.  Each turn is a
 process of its own; the first third of its steps does not count (compiling, first allocations).  Figures: the median of tokens/s, and
 MFU: the share of the GPU's dense bf16 peak that 6 N + 12 L d T operations a token are (Chowdhery et al. 2022, appendix B; N without
-positions), recomputation not counted.  --plugin runs zerotrain a second time with that plugin; --turns 2 repeats all in turns.  A
+positions), recomputation not counted.  --plugin runs zerotrain a second time with that plugin, --cudnn with attention by cuDNN (ZEROTRAIN_ATTENTION=cudnn); --turns 2 repeats
+all in turns.  A
 last run of the first model prints its profile and saves a checkpoint with all optimizer state into memory (/dev/shm where it has room).  --time is the limit of all turns
 together: what does not fit is skipped, and the script says so, as it does of peers that are not installed.
 """
@@ -108,7 +109,7 @@ def write_data(work, model, samples):
     return ['--data', path, *more]
 
 
-def ours(a, model, steps, limit, plugin=None, more=()):
+def ours(a, model, steps, limit, plugin=None, attention=None, more=()):
     """{speeds, mib, loss, text, seconds} of a run."""
     work = tempfile.mkdtemp(prefix='bench-gpu-')
     begin = time.monotonic()
@@ -121,7 +122,7 @@ def ours(a, model, steps, limit, plugin=None, more=()):
                                   'bf16': {'enabled': True}, 'optimizer': {'type': 'AdamW', 'params': {'lr': 1e-4}},
                                   'zero_optimization': {'stage': 2}, 'steps_per_print': 1, 'gradient_clipping': 1.0})
         metrics = os.path.join(work, 'metrics')
-        env = dict(os.environ, **({'ZEROTRAIN_CUDA_PLUGIN': plugin} if plugin else {}))
+        env = dict(os.environ, **({'ZEROTRAIN_CUDA_PLUGIN': plugin} if plugin else {}), **({'ZEROTRAIN_ATTENTION': attention} if attention else {}))
         p = subprocess.run([os.path.join(a.bin, 'zerotrain'), '--device', a.device, '--deepspeed_config', config, '--model',
                             path('config.json', model['config']), *write_data(work, model, (steps + 1) * model['batch']), '--seq',
                             str(model['seq']), '--max-steps', str(steps), '--metrics', metrics, '--force', *more],
@@ -259,7 +260,11 @@ def turn(a, name, who, left):
             raise RuntimeError('no time is left')
         if who == 'torch':
             return peer(a, name, limit)
-        return ours(a, shape(a, name), a.steps, limit, os.path.abspath(a.plugin) if who == 'other' else None)
+        got = ours(a, shape(a, name), a.steps, limit, os.path.abspath(a.plugin) if who == 'other' else None,
+                   who if who == 'cudnn' else None, ['--profile'] if who == 'cudnn' else [])
+        if who == 'cudnn':
+            print('\n'.join(x for x in got['text'].splitlines() if 'attention' in x), flush=True)
+        return got
     except (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired) as x:
         print('%-13s %-6s skipped: %s' % (name, who, str(x)[-300:]), flush=True)
         return None
@@ -297,6 +302,7 @@ def main():
     p.add_argument('--models', default='124M,1.3B,BERT', help='of ' + ', '.join(MODELS))
     p.add_argument('--only', default='ours,torch')
     p.add_argument('--plugin', help='another build of the plugin, to be measured in turns with this one')
+    p.add_argument('--cudnn', action='store_true', help='measure with attention by cuDNN, too, in turns')
     p.add_argument('--turns', type=int, default=1)
     p.add_argument('--steps', type=int, default=20)
     p.add_argument('--seq', type=int, default=0, help='tokens of a sample, instead of those of the shape')
@@ -316,7 +322,8 @@ def main():
         return 0
     print('%s, bf16, %d steps, median of the last two thirds' % (card, a.steps))
     end, failed, rows = time.monotonic() + a.time, 0, []
-    who = [w for w in a.only.split(',') for w in ((w, 'other') if w == 'ours' and a.plugin else (w,))]
+    beside = ['ours'] + ['other'] * bool(a.plugin) + ['cudnn'] * a.cudnn
+    who = [w for w in a.only.split(',') for w in (beside if w == 'ours' else [w])]
     for name in a.models.split(','):
         got = {w: [] for w in who}
         for _ in range(a.turns):

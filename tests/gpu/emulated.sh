@@ -29,11 +29,17 @@ for capability in 80 86; do
     echo "capability $capability:"
     ZT_EMULATE_CAPABILITY=$capability step "$b/gpu/test_attention" "$plugin"
 done
+# attention by an emulated cuDNN, and by none where it is wrong or missing
+step env ZEROTRAIN_ATTENTION=cudnn "$b/gpu/test_attention" "$plugin"
+step "$b/gpu/choices" "$plugin"
 step "$b/gpu/times" "$plugin" --small >/dev/null
+step env ZEROTRAIN_ATTENTION=cudnn "$b/gpu/times" "$plugin" --small --only attention >/dev/null
 # every model, stage and dtype once; more would only repeat the kernels above, slowly
 step python3 tests/replay/deepspeed.py --bin "$b/bin" --golden tests/fixtures/golden --device cuda --resume gpt2_w1_z0_fp32 \
     gpt2_z0_fp32 gpt2_z1_fp16 gpt2_z2_bf16 gpt2_z3_fp32 bert_z2_fp32 bert_z3_fp16 llama_z3_bf16
 step python3 tests/replay/deepspeed.py --bin "$b/bin" --golden tests/fixtures/golden/decoders --device cuda
 step python3 tests/replay/deepspeed.py --bin "$b/bin" --golden tests/fixtures/golden/t5 --device cuda t5_gated_w1_z3_fp32 t5_z2_bf16
+step env ZEROTRAIN_ATTENTION=cudnn python3 tests/replay/deepspeed.py --bin "$b/bin" --golden tests/fixtures/golden --device cuda gpt2_z2_bf16 \
+    llama_z3_bf16
 step python3 tests/replay/generate.py --some --bin "$b/bin" --device cuda
 [ "$failed" -eq 0 ]

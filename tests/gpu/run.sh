@@ -11,6 +11,8 @@
 #       memory       bytes beside formulas
 #       sanitize     compute-sanitizer
 #       figures      training beside PyTorch
+#       cudnn        attention by cuDNN (ZEROTRAIN_ATTENTION=cudnn): its results beside the processor's, and its time beside that of
+#                    the plugin's kernels, alone and in training
 #
 # Variables: LIMIT, seconds for all steps together (default 470; each step also has its own limit); OUT, a folder that gets
 # results.json, with a member for each step, and what each step printed.  OLD_PLUGIN, another build of the plugin, which times and
@@ -24,10 +26,10 @@ cd "$(dirname "$0")/../.." || exit 2
 mkdir -p "${1:-build}"
 b=$(cd "${1:-build}" && pwd)
 shift
-steps=${*:-operations orders times runs cross memory sanitize figures}
+steps=${*:-operations orders times runs cross memory sanitize figures cudnn}
 for name in $steps; do
     case $name in
-    operations | orders | times | runs | cross | memory | sanitize | figures) ;;
+    operations | orders | times | runs | cross | memory | sanitize | figures | cudnn) ;;
     *) echo "there is no step $name" && exit 2 ;;
     esac
 done
@@ -127,6 +129,23 @@ if ldd "$plugin" | grep -q 'libcublasLt.*not found'; then
         fi
     done
 fi
+# cuDNN, which the plugin loads when it is asked to: of the system, of the toolkit, or of a Python package
+if ! ldconfig -p | grep -q 'libcudnn\.so\.9'; then
+    for dir in "$(dirname "$(command -v nvcc || echo /nowhere)")/../lib64" /usr/local/cuda*/lib64 \
+        $(python3 -c 'import glob, sysconfig; print(*glob.glob(sysconfig.get_paths()["purelib"] + "/nvidia/cudnn/lib"))' 2>/dev/null); do
+        if [ -e "$dir/libcudnn.so.9" ]; then
+            export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$dir
+            break
+        fi
+    done
+fi
+# the CUDA runtime as a shared library, which cuDNN's headers load
+for dir in $(python3 -c 'import glob, sysconfig; print(*glob.glob(sysconfig.get_paths()["purelib"] + "/nvidia/*/lib"))' 2>/dev/null); do
+    if ls "$dir"/libcudart.so.* >/dev/null 2>&1; then
+        export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$dir
+        break
+    fi
+done
 if ldd "$bin/zerotrain" "$b"/gpu/test_attention "$plugin" | grep 'not found'; then
     echo "these libraries are missing here"
     exit 1
@@ -203,9 +222,23 @@ figures() {
     step $left 40 figures python3 tests/bench/gpu.py --bin "$bin" --time $((left - 5)) ${old:+--plugin "$old"} ${OUT:+--json "$OUT/figures.json"} ${FIGURES:-}
 }
 
+# Everything that decides whether cuDNN computes attention by default, in two minutes.
+cudnn() {
+    local why
+    if ! why=$(ZEROTRAIN_ATTENTION=cudnn "$b/gpu/times" "$plugin" --small --only attention 2>&1); then
+        skip cudnn "$(echo "$why" | tail -n 1)"
+        return
+    fi
+    step 60 12 "cudnn: test_attention" env ZEROTRAIN_ATTENTION=cudnn "$b/gpu/test_attention" "$plugin"
+    step 40 3 "cudnn: times, own kernels" "$b/gpu/times" "$plugin" --only attention
+    step 40 4 "cudnn: times, cuDNN" env ZEROTRAIN_ATTENTION=cudnn "$b/gpu/times" "$plugin" --only attention
+    step 60 2 "cudnn: recorded runs of DeepSpeed" env ZEROTRAIN_ATTENTION=cudnn python3 tests/replay/deepspeed.py --bin "$bin" --golden tests/fixtures/golden --device cuda --worlds 1
+    step 150 40 "cudnn: figures" python3 tests/bench/gpu.py --bin "$bin" --models 124M,1.3B --only ours --cudnn --no-save --turns 2 --steps 15 --time 145 ${OUT:+--json "$OUT/cudnn.json"}
+}
+
 for name in $steps; do
     case $name in
-    operations | runs | sanitize | figures) $name ;;
+    operations | runs | sanitize | figures | cudnn) $name ;;
     orders) step 40 60 orders "$b/gpu/orders" "$plugin" ;;
     times) step 40 40 times "$b/gpu/times" "$plugin" $old ;;
     cross) step 90 2 "saved on one device, resumed on the other" python3 tests/gpu/cross.py --bin "$bin" ;;

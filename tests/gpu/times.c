@@ -3,7 +3,10 @@
  * times.c: times single operations of CUDA plugins, in turns, in the shapes of GPT-2 124M (16 x 1024
  * tokens).
  *
- *     times PLUGIN... [--small]     --small: tiny shapes, to try this program on an emulated GPU
+ *     times PLUGIN... [--small] [--only WORD]
+ *
+ * --small: tiny shapes, to try this program on an emulated GPU; --only: operations with this word
+ * in their names.  With ZEROTRAIN_ATTENTION=cudnn a last line says how much cuDNN has computed.
  *
  * A line for each operation: milliseconds, the least of some turns, for each plugin.
  */
@@ -13,7 +16,8 @@
 
 enum { MOST = 4, TURNS = 3, REPEATS = 10 };
 
-/* Sizes, and device memory that all operations use; contents do not matter to their time. */
+/* Sizes, and device memory that all operations use: random numbers, or zero where it does not
+ * matter. */
 typedef struct sizes {
     uint64_t rows, width, inner, heads, seq, classes, loss_rows, parameters;
 } sizes;
@@ -245,18 +249,35 @@ static char *filled(zt_device *d, uint64_t bytes)
     return p;
 }
 
+/* Numbers in -1..1 in bf16; a piece of 1 MiB is repeated, which is no multiple of a row. */
+static char *numbers(zt_device *d, uint64_t bytes)
+{
+    static uint16_t piece[1 << 19];
+    static bool made;
+    uint64_t seed = 1;
+    char *p = d->ops->alloc(d, bytes);
+    for (uint64_t i = 0; !made && i < sizeof piece / sizeof *piece; i++) {
+        float x = (float)(2.0 * uniform(&seed) - 1.0);
+        ckpt_cast_find(CKPT_BF16, CKPT_F32)(&piece[i], &x, 1);
+    }
+    made = true;
+    for (uint64_t at = 0; p && at < bytes; at += sizeof piece)
+        d->ops->put(d, p + at, piece, bytes - at < sizeof piece ? bytes - at : sizeof piece);
+    return p;
+}
+
 static void room_new(room *r, zt_device *d, sizes s)
 {
     uint64_t wide = s.rows * s.inner * 2, n = s.parameters * 4;
     uint64_t low = s.parameters * 2, logits = s.loss_rows * s.classes * 2;
     r->d = d;
     r->s = s;
-    r->x = filled(d, wide > low ? wide : low);
-    r->y = filled(d, wide);
+    r->x = numbers(d, wide > low ? wide : low);
+    r->y = numbers(d, wide);
     r->z = filled(d, wide);
     r->w = filled(d, s.width * s.inner * 2);
     r->b = filled(d, s.inner * 2);
-    r->dw = filled(d, wide);
+    r->dw = numbers(d, wide);
     r->db = filled(d, s.inner * 2);
     r->logits = filled(d, logits > low ? logits : low);
     r->mean = (float *)(void *)filled(d, s.rows * 4);
@@ -296,27 +317,45 @@ static double turn(room *r, void (*run)(room *r))
     return 1000 * (seconds() - begin) / REPEATS;
 }
 
+/* Say how much cuDNN has computed, if it was asked for. */
+static void tell_attention(const char *path, zt_device *d)
+{
+    void (*about)(zt_device *, char *, uint64_t) = NULL;
+    void *symbol = dlsym(dlopen(path, RTLD_NOW | RTLD_LOCAL), "zt_cuda_attention");
+    char text[200];
+    memcpy(&about, &symbol, sizeof symbol);
+    if (!about || !getenv("ZEROTRAIN_ATTENTION"))
+        return;
+    about(d, text, sizeof text);
+    printf("attention by %s\n", text);
+}
+
 int main(int argc, char **argv)
 {
     static const sizes large = {16384, 768, 3072, 12, 1024, 50304, 4096, 124475904};
     static const sizes small = {64, 96, 384, 2, 32, 100, 16, 1000};
     static room rooms[MOST];
+    const char *only = "", *paths[MOST];
     unsigned n = 0, failed = 0;
     sizes s = large;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--small") == 0)
             s = small;
+        else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc)
+            only = argv[++i];
+        else if (n < MOST)
+            paths[n++] = argv[i];
     }
-    for (int i = 1; i < argc && n < MOST; i++) {
-        if (strcmp(argv[i], "--small") == 0)
-            continue;
-        zt_device *d = device_of(argv[i]);
+    for (unsigned i = 0; i < n; i++) {
+        zt_device *d = device_of(paths[i]);
         if (!d)
             return 2;
-        room_new(&rooms[n++], d, s);
+        room_new(&rooms[i], d, s);
     }
     EACH(k, operations)
     {
+        if (!strstr(operations[k].name, only))
+            continue;
         double least[MOST] = {0};
         for (unsigned t = 0; t < TURNS * n; t++) {
             double ms = turn(&rooms[t % n], operations[k].run);
@@ -333,6 +372,7 @@ int main(int argc, char **argv)
             fprintf(stderr, "plugin %u: %s\n", i, err.text);
             failed++;
         }
+        tell_attention(paths[i], rooms[i].d);
     }
     return failed > 0 || n == 0;
 }

@@ -616,6 +616,8 @@ void report_profile(const report *r)
             ", activations %" PRIu64 "\n",
             m->weights, m->masters, m->state, m->gradients, m->buffers, m->activations);
     fprintf(stderr, "profile: peak of device memory: %" PRIu64 " bytes\n", now.peak);
+    if (*now.attention)
+        fprintf(stderr, "profile: attention by %s\n", now.attention);
     if (r->about.products)
         fprintf(stderr, "profile: bf16 matrices are multiplied %s\n", r->about.products);
     rp_speed(r, &now);
