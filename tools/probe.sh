@@ -42,8 +42,11 @@ headers() {
     {
         [ "${REMOTE:-}" = no ] || printf '#if __has_include(<curl/curl.h>)\nheader:curl\n#endif\n'
         [ -z "${CUDA_DIR:-}" ] || printf '#if __has_include(<nccl.h>)\nheader:nccl\n#endif\n'
+        # cuDNN 9, and headers of its C++ interface from 1.14 on
         [ -z "${CUDA_DIR:-}" ] ||
-            printf '#if __has_include(<cudnn.h>) && __has_include(<cudnn_frontend.h>)\nheader:cudnn\n#endif\n'
+            printf '%s\n' '#if __has_include(<cudnn_version.h>) && __has_include(<cudnn_frontend_version.h>)' \
+                '#include <cudnn_version.h>' '#include <cudnn_frontend_version.h>' \
+                '#if CUDNN_MAJOR == 9 && CUDNN_FRONTEND_VERSION >= 11400' header:cudnn '#endif' '#endif'
     } | $CC "$@" ${CUDA_DIR:+"-I$CUDA_DIR/include"} -x c -E -P - 2>/dev/null
 }
 

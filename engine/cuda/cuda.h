@@ -103,6 +103,7 @@ typedef struct cu_fused cu_fused; /* private to fused.cu */
 typedef struct zt_cuda {
     zt_device device; /* first, so a zt_device * can be cast to zt_cuda * */
     int ordinal;
+    int capability; /* 10 major + minor */
     unsigned multiprocessors;
     size_t max_shared; /* bytes of shared memory that a block may request */
     size_t all_shared; /* bytes of shared memory of a multiprocessor */

@@ -10,9 +10,10 @@
 
 #ifndef ZT_HAVE_CUDNN
 
-int cu_dnn_open(cu_dnn **out, void *stream, ckpt_err *err)
+int cu_dnn_open(cu_dnn **out, void *stream, int capability, ckpt_err *err)
 {
     (void)stream;
+    (void)capability;
     *out = NULL;
     return ckpt_fail(err, CKPT_EUNSUPPORTED,
                      "the CUDA plugin was built without cuDNN: build it again where cudnn.h and "
@@ -22,8 +23,7 @@ int cu_dnn_open(cu_dnn **out, void *stream, ckpt_err *err)
 int cu_dnn_open_absent(cu_dnn **out, const char *properties, int capability, ckpt_err *err)
 {
     (void)properties;
-    (void)capability;
-    return cu_dnn_open(out, NULL, err);
+    return cu_dnn_open(out, NULL, capability, err);
 }
 
 void cu_dnn_close(cu_dnn *c)
@@ -89,7 +89,7 @@ void *cudnn_dlhandle;
 struct cu_dnn {
     cudnnHandle_t handle;                         /* NULL: of an absent GPU */
     std::shared_ptr<fe::DeviceProperties> absent; /* empty: of a GPU that is there */
-    int capability;                               /* of an absent GPU */
+    int capability;
 };
 
 struct cu_dnn_plan {
@@ -181,11 +181,12 @@ template <typename F> static int dn_open(cu_dnn **out, F start, ckpt_err *err)
     return CKPT_OK;
 }
 
-int cu_dnn_open(cu_dnn **out, void *stream, ckpt_err *err)
+int cu_dnn_open(cu_dnn **out, void *stream, int capability, ckpt_err *err)
 {
     const auto start = [=](cu_dnn *c) {
         int rc = dn_load_runtime(err);
 
+        c->capability = capability;
         if (rc == CKPT_OK)
             rc = dn_status(fe::detail::create_handle(&c->handle), "cudnnCreate", err);
         return rc == CKPT_OK ? dn_status(fe::detail::set_stream(c->handle, (cudaStream_t)stream),
@@ -341,8 +342,10 @@ static int dn_build(cu_dnn_plan *p, const cu_dnn_call *call, uint64_t *n_bytes, 
     p->graph.set_io_data_type(dn_type(call->dt))
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
+    // otherwise the headers would ask their own CUDA runtime for its current GPU
+    p->graph.set_sm_version(p->library->capability);
     if (p->library->absent)
-        p->graph.set_device_properties(p->library->absent).set_sm_version(p->library->capability);
+        p->graph.set_device_properties(p->library->absent);
     if (call->backward)
         dn_backward(p, call);
     else

@@ -100,16 +100,16 @@ typedef struct cu_dnn_plan cu_dnn_plan; /* compiled for one call */
 /*
  * Load the library for the current GPU.
  *
- * stream  the cudaStream_t on which plans run
- * Errors  CKPT_EUNSUPPORTED: built without cuDNN's headers; a library is missing or too old
+ * stream      the cudaStream_t on which plans run
+ * capability  10 major + minor
+ * Errors      CKPT_EUNSUPPORTED: built without cuDNN's headers; a library is missing or too old
  */
-int cu_dnn_open(cu_dnn **out, void *stream, ckpt_err *err);
+int cu_dnn_open(cu_dnn **out, void *stream, int capability, ckpt_err *err);
 
 /*
  * Load it for a GPU that need not be there; its plans can be built, but not run.
  *
  * properties  of the GPU: JSON, as cuDNN writes it (CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION)
- * capability  10 major + minor
  */
 int cu_dnn_open_absent(cu_dnn **out, const char *properties, int capability, ckpt_err *err);
 

@@ -569,6 +569,7 @@ int zt_cuda_device_new(zt_device **out, int ordinal, bool deterministic, ckpt_er
     table = cd_table();
     c->device.ops = &table;
     c->ordinal = ordinal;
+    c->capability = prop.major * 10 + prop.minor;
     c->deterministic = deterministic;
     c->multiprocessors = (unsigned)prop.multiProcessorCount;
     c->max_shared = prop.sharedMemPerBlockOptin;

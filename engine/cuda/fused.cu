@@ -157,7 +157,7 @@ int cu_fused_new(cu_fused **out, zt_cuda *c, ckpt_err *err)
     if (!f)
         return ckpt_fail_memory(err);
     f->ordinal = c->ordinal;
-    if (cu_dnn_open(&f->library, (void *)c->stream, &why) != CKPT_OK) {
+    if (cu_dnn_open(&f->library, (void *)c->stream, c->capability, &why) != CKPT_OK) {
         ckpt_free(f);
         return ckpt_fail(err, CKPT_EUSAGE, "ZEROTRAIN_ATTENTION=cudnn: %s", why.text);
     }

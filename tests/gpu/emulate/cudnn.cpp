@@ -34,7 +34,7 @@ static bool dn_is(const char *what)
     return mode && strcmp(mode, what) == 0;
 }
 
-int cu_dnn_open(cu_dnn **out, void *, ckpt_err *err)
+int cu_dnn_open(cu_dnn **out, void *, int, ckpt_err *err)
 {
     *out = NULL;
     if (dn_is("none"))
