@@ -18,6 +18,8 @@ import sys
 import tempfile
 import time
 
+from bench import fill
+
 SIZES = {'0.1': ['--layers', '4', '--width', '512', '--vocab', '25000'],
          '1.4': ['--layers', '24', '--width', '1024', '--vocab', '50257'],
          '6': ['--layers', '48', '--width', '1600', '--vocab', '50257']}
@@ -93,6 +95,7 @@ def two(a, convert):
     for _ in range(2 * a.rounds):
         for w, cmd in words.items():
             os.sync()
+            fill(os.path.dirname(convert[2]))
             seconds, peak, text = timed(cmd)
             runs[w].append((float(re.search(r'"seconds": ([0-9.]+)', text).group(1)), peak, seconds))
     for w, r in runs.items():
