@@ -150,7 +150,10 @@ static int formats_run(cli_args *a, ckpt_err *err)
 
 static int formats_read(cli_args *a, ckpt_err *err)
 {
-    return maps_read(&((formats_args *)a)->maps, NULL, err);
+    cli_maps *maps = &((formats_args *)a)->maps;
+    int rc = maps_read(maps, NULL, err);
+
+    return rc == CKPT_OK ? maps_use_all(maps, err) : rc;
 }
 
 static void formats_release(cli_args *a)

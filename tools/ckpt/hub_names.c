@@ -4,10 +4,9 @@
 
 #include <string.h>
 
-static bool hn_is_table(const ckpt_remap *r)
+static bool hn_is_table(const cli_map_text *t)
 {
-    return strcmp(ckpt_remap_side(r, false), "hf") == 0 &&
-           strcmp(ckpt_remap_side(r, true), "packed") == 0;
+    return strcmp(t->side[0], "hf") == 0 && strcmp(t->side[1], "packed") == 0;
 }
 
 /* Find the table that fits, and apply it unless `only` is set. */
@@ -24,11 +23,12 @@ static int hn_ask(ckpt_map *map, const hub_source *from, hub_way way, bool only,
 
     *fits = false;
     for (size_t i = 0; rc == CKPT_OK && !*fits && i < maps->n; i++) {
-        ckpt_remap *r = maps->at[i].map;
+        ckpt_remap *r;
 
-        if (!hn_is_table(r))
+        if (!hn_is_table(&maps->at[i]))
             continue;
-        rc = ckpt_remap_matches(map, r, &opts, fits, err);
+        r = maps_use(&maps->at[i], err);
+        rc = r ? ckpt_remap_matches(map, r, &opts, fits, err) : err->code;
         if (rc == CKPT_OK && *fits && !only)
             rc = ckpt_map_remap(map, r, &opts, err);
     }

@@ -95,6 +95,8 @@ static int maps_read_all(cli_args *cli, ckpt_err *err)
                     "--config, --size and --backwards are options of `ckpt maps "
                     "check MAP PATH`");
     int rc = maps_read(&a->maps, cli->n_operands > at ? cli->operand[at] : NULL, err);
+    if (rc == CKPT_OK)
+        rc = maps_use_all(&a->maps, err);
     return rc == CKPT_OK && a->config
                ? text_read(&a->config_text, a->config, "the configuration", err)
                : rc;

@@ -29,10 +29,63 @@ bool maps_is_path(const char *name)
     return strchr(name, '/') || (!strchr(name, ':') && stat(name, &st) == 0);
 }
 
-/* Parse a text and add it; it is freed with the maps.  NULL: read the file `path`. */
+/*
+ * Read the names of the layouts from the line "map LEFT:RIGHT" of a text that is not parsed.  They
+ * stay NULL if there is no such line.
+ */
+static void maps_take_sides(cli_map_text *t)
+{
+    static const char word[] = "map ", name[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+    const char *line = t->text;
+
+    while (line && strncmp(line, word, sizeof word - 1) != 0) {
+        line = strchr(line, '\n');
+        line += line != NULL;
+    }
+    if (!line)
+        return;
+    line += sizeof word - 1;
+    const size_t n = strspn(line, name), m = line[n] == ':' ? strspn(line + n + 1, name) : 0;
+    if (n == 0 || m == 0 || line[n + 1 + m] != '\n')
+        return;
+    t->pair = strndup(line, n + 1 + m);
+    if (!t->pair)
+        return;
+    t->pair[n] = 0;
+    t->side[0] = t->pair;
+    t->side[1] = t->pair + n + 1;
+}
+
+ckpt_remap *maps_use(cli_map_text *t, ckpt_err *err)
+{
+    if (!t->map && ckpt_remap_new(&t->map, maps_base(t->path), t->text, err) != CKPT_OK)
+        return NULL;
+    for (unsigned right = 0; right < 2; right++) {
+        const char *side = ckpt_remap_side(t->map, right);
+        if (t->side[right] && strcmp(t->side[right], side) != 0) {
+            (void)fail(err, CKPT_EFORMAT, "%s: found layout %s, parsed %s: report this", t->path,
+                       t->side[right], side);
+            return NULL;
+        }
+        t->side[right] = side;
+    }
+    return t->map;
+}
+
+int maps_use_all(const cli_maps *m, ckpt_err *err)
+{
+    for (size_t i = 0; i < m->n; i++) {
+        if (!maps_use(&m->at[i], err))
+            return err->code;
+    }
+    return CKPT_OK;
+}
+
+/* Add a text, which is freed with the maps.  NULL: read the file `path`. */
 static int maps_add(cli_maps *m, const char *path, char *text, ckpt_err *err)
 {
     cli_map_text *t = m->n < MAPS_MAX ? ckpt_vec_push(m) : NULL;
+    int rc = CKPT_OK;
 
     if (!t) {
         free(text);
@@ -41,8 +94,14 @@ static int maps_add(cli_maps *m, const char *path, char *text, ckpt_err *err)
     *t = (cli_map_text){.path = strdup(path), .text = text};
     if (!t->path)
         return fail(err, CKPT_ELIMIT, "%s: out of memory", path);
-    int rc = text ? CKPT_OK : text_read(&t->text, path, "a layout map", err);
-    return rc == CKPT_OK ? ckpt_remap_new(&t->map, maps_base(path), t->text, err) : rc;
+    // a text of the user may be wrong
+    if (text)
+        maps_take_sides(t);
+    else
+        rc = text_read(&t->text, path, "a layout map", err);
+    if (rc == CKPT_OK && !t->side[0] && !maps_use(t, err))
+        rc = err->code;
+    return rc;
 }
 
 static int maps_only(const struct dirent *e)
@@ -129,6 +188,7 @@ void maps_free(cli_maps *m)
     for (size_t i = 0; i < m->n; i++) {
         ckpt_remap_free(m->at[i].map);
         free(m->at[i].text);
+        free(m->at[i].pair);
         free(m->at[i].path);
     }
     ckpt_vec_free(m);
@@ -136,14 +196,23 @@ void maps_free(cli_maps *m)
 }
 
 /* True if a map connects the two layouts.  *backwards: it must be applied from right to left. */
-static bool maps_leads(const ckpt_remap *r, const char *from, const char *to, bool *backwards)
+static bool maps_leads(const cli_map_text *t, const char *from, const char *to, bool *backwards)
 {
-    *backwards = strcmp(ckpt_remap_side(r, true), from) == 0;
-    if (strcmp(ckpt_remap_side(r, false), from) == 0 && strcmp(ckpt_remap_side(r, true), to) == 0) {
+    *backwards = strcmp(t->side[1], from) == 0;
+    if (strcmp(t->side[0], from) == 0 && strcmp(t->side[1], to) == 0) {
         *backwards = false;
         return true;
     }
-    return *backwards && strcmp(ckpt_remap_side(r, false), to) == 0;
+    return *backwards && strcmp(t->side[0], to) == 0;
+}
+
+/* Without memory to parse the map the answer is false, and the command fails when it needs it. */
+static bool maps_keeps_slices(cli_map_text *t, bool right)
+{
+    ckpt_err err = {0};
+    const ckpt_remap *r = maps_use(t, &err);
+
+    return r && ckpt_remap_keeps_slices(r, right);
 }
 
 bool maps_keep_slices(const cli_maps *maps, const char *name, bool backwards)
@@ -151,14 +220,13 @@ bool maps_keep_slices(const cli_maps *maps, const char *name, bool backwards)
     size_t n = strcspn(name, ":");
 
     for (size_t i = 0; i < maps->n; i++) {
-        const ckpt_remap *r = maps->at[i].map;
-        bool own =
-            strcmp(maps->at[i].path, name) == 0 || strcmp(maps_base(maps->at[i].path), name) == 0;
+        cli_map_text *t = &maps->at[i];
+        bool own = strcmp(t->path, name) == 0 || strcmp(maps_base(t->path), name) == 0;
         for (unsigned right = 0; right < 2; right++) {
-            const char *side = ckpt_remap_side(r, right);
-            if (ckpt_remap_keeps_slices(r, right) &&
-                ((own && backwards == right) ||
-                 (name[n] && strlen(side) == n && strncmp(side, name, n) == 0)))
+            const char *side = t->side[right];
+            if (((own && backwards == right) ||
+                 (name[n] && strlen(side) == n && strncmp(side, name, n) == 0)) &&
+                maps_keeps_slices(t, right))
                 return true;
         }
     }
@@ -192,14 +260,17 @@ bool maps_keep_blocks(ckpt_map *map, const cli_maps *maps, const char *name,
 
     (void)snprintf(from, sizeof from, "%.*s", (int)strcspn(name, ":"), name);
     for (size_t i = 0; i < maps->n; i++) {
-        ckpt_remap *r = maps->at[i].map;
+        cli_map_text *t = &maps->at[i];
+        const bool named = strcmp(t->path, name) == 0 || strcmp(maps_base(t->path), name) == 0;
         ckpt_remap_opts own = *opts;
         bool fits = false;
-        // a map that the user names is applied without a look at the model
-        if (strcmp(maps->at[i].path, name) == 0 || strcmp(maps_base(maps->at[i].path), name) == 0)
-            return ckpt_remap_keeps_blocks(r, own.backwards);
-        if (!to || !maps_leads(r, from, to + 1, &own.backwards))
+        if (!named && (!to || !maps_leads(t, from, to + 1, &own.backwards)))
             continue;
+        ckpt_err err = {0};
+        ckpt_remap *r = maps_use(t, &err);
+        // a map that the user names is applied without a look at the model
+        if (named || !r)
+            return r && ckpt_remap_keeps_blocks(r, own.backwards);
         const char **sizes = maps_sizes(r, opts->sizes);
         own.sizes = sizes;
         fits = sizes && ckpt_remap_matches(map, r, &own, &fits, NULL) == CKPT_OK && fits;
@@ -220,9 +291,14 @@ static int maps_check_sizes(const cli_maps *maps, const char *name, const ckpt_r
         bool known = false;
         (void)snprintf(size, sizeof size, "%.*s", (int)n, *s);
         for (size_t i = 0; !known && i < maps->n; i++) {
-            const char *left = strstr(name, ckpt_remap_side(maps->at[i].map, false)),
-                       *right = strstr(name, ckpt_remap_side(maps->at[i].map, true));
-            known = left && right && ckpt_remap_has_size(maps->at[i].map, size);
+            cli_map_text *t = &maps->at[i];
+            const ckpt_remap *r;
+            if (!strstr(name, t->side[0]) || !strstr(name, t->side[1]))
+                continue;
+            r = maps_use(t, err);
+            if (!r)
+                return err->code;
+            known = ckpt_remap_has_size(r, size);
         }
         if (!known || !(*s)[n])
             return fail(err, CKPT_EUSAGE,
@@ -242,14 +318,17 @@ static int maps_step(ckpt_map *map, const cli_maps *maps, const char *from, cons
     for (size_t i = 0; i < maps->n; i++) {
         bool fits = false;
         ckpt_remap_opts own = *opts;
-        if (!maps_leads(maps->at[i].map, from, to, &own.backwards))
+        if (!maps_leads(&maps->at[i], from, to, &own.backwards))
             continue;
-        const char **sizes = maps_sizes(maps->at[i].map, opts->sizes);
+        ckpt_remap *r = maps_use(&maps->at[i], err);
+        if (!r)
+            return err->code;
+        const char **sizes = maps_sizes(r, opts->sizes);
         own.sizes = sizes;
-        int rc = sizes ? ckpt_remap_matches(map, maps->at[i].map, &own, &fits, err)
+        int rc = sizes ? ckpt_remap_matches(map, r, &own, &fits, err)
                        : fail(err, CKPT_ELIMIT, "out of memory");
         if (rc == CKPT_OK && fits)
-            rc = ckpt_map_remap(map, maps->at[i].map, &own, err);
+            rc = ckpt_map_remap(map, r, &own, err);
         free(sizes);
         if (rc != CKPT_OK || fits)
             return rc;
@@ -273,15 +352,19 @@ static const char *maps_known(ckpt_map *map, const cli_maps *maps, const char *l
                               ckpt_remap_opts *opts)
 {
     for (size_t i = 0; i < 2 * maps->n; i++) {
-        ckpt_remap *r = maps->at[i % maps->n].map;
-        const bool table = strcmp(ckpt_remap_side(r, true), "packed") == 0;
+        cli_map_text *t = &maps->at[i % maps->n];
+        const bool table = strcmp(t->side[1], "packed") == 0;
         bool fits = false;
+        ckpt_err err = {0};
+        ckpt_remap *r;
 
         opts->backwards = true;
-        if (table == (i >= maps->n) && strcmp(ckpt_remap_side(r, false), left) == 0 &&
-            ckpt_remap_recognizes(r) && ckpt_remap_matches(map, r, opts, &fits, NULL) == CKPT_OK &&
-            fits)
-            return ckpt_remap_side(r, true);
+        if (table != (i >= maps->n) || strcmp(t->side[0], left) != 0)
+            continue;
+        r = maps_use(t, &err);
+        if (r && ckpt_remap_recognizes(r) &&
+            ckpt_remap_matches(map, r, opts, &fits, NULL) == CKPT_OK && fits)
+            return t->side[1];
     }
     return NULL;
 }
@@ -311,10 +394,10 @@ bool maps_route(char name[MAPS_NAME], const cli_maps *maps, const char *from, co
     // a direct map first
     for (unsigned far = 0; far < 2; far++) {
         for (size_t i = 0; i < 2 * maps->n; i++) {
-            const char *next = ckpt_remap_side(maps->at[i / 2].map, i % 2);
+            const char *next = maps->at[i / 2].side[i % 2];
 
             if ((far || strcmp(next, to) == 0) &&
-                maps_leads(maps->at[i / 2].map, from, next, &backwards) &&
+                maps_leads(&maps->at[i / 2], from, next, &backwards) &&
                 maps_route(name, maps, next, to))
                 return true;
         }
@@ -329,7 +412,7 @@ static bool maps_direct(const cli_maps *maps, const char *from, const char *to)
     bool backwards, leads = false;
 
     for (size_t i = 0; !leads && i < maps->n; i++)
-        leads = maps_leads(maps->at[i].map, from, to, &backwards);
+        leads = maps_leads(&maps->at[i], from, to, &backwards);
     return leads;
 }
 
@@ -451,11 +534,15 @@ int maps_apply(ckpt_map *map, const cli_maps *maps, const char *name, ckpt_remap
                ckpt_err *err)
 {
     const size_t i = maps_find_file(maps, name);
+    const bool one = i < maps->n;
+    ckpt_remap *only = one ? maps_use(&maps->at[i], err) : NULL;
     bool liked = false;
     int rc;
 
-    if (i < maps->n)
-        rc = maps_like(map, maps, &(maps_one){.only = maps->at[i].map}, opts, &liked, err);
+    if (one && !only)
+        return err->code;
+    if (only)
+        rc = maps_like(map, maps, &(maps_one){.only = only}, opts, &liked, err);
     else
         rc = maps_chain(map, maps, name, opts, &liked, err);
     opts->like = liked ? opts->like : NULL;

@@ -24,7 +24,9 @@ extern const size_t maps_n_builtin;
 typedef struct cli_map_text {
     char *path; /* path of the file; for a map that is linked in, only its name */
     char *text;
-    ckpt_remap *map; /* parsed */
+    char *pair;          /* "hf:gguf" without its colon, if side points to it; else NULL */
+    const char *side[2]; /* names of its layouts: left, right */
+    ckpt_remap *map;     /* parsed; NULL: not yet, see maps_use */
 } cli_map_text;
 
 /* Maps, in the order in which they are tried. */
@@ -40,6 +42,15 @@ typedef struct cli_maps {
  */
 int maps_read(cli_maps *out, const char *name, ckpt_err *err);
 void maps_free(cli_maps *m);
+
+/*
+ * The map, parsed; NULL: out of memory.  A map that is linked in is parsed at its first use,
+ * because parsing all of them takes longer than a small conversion.
+ */
+ckpt_remap *maps_use(cli_map_text *t, ckpt_err *err);
+
+/* Parse all maps, for commands that list them. */
+int maps_use_all(const cli_maps *m, ckpt_err *err);
 
 /* True if the name is a path, not a list of layouts. */
 bool maps_is_path(const char *name);
