@@ -458,7 +458,10 @@ static int mg_say(const merging *g)
     if (g->recipe.ignores_int8_mask)
         rc = ckpt_map_note(g->map, CKPT_INFO, g->err,
                            "int8_mask has no effect: it saves memory that ckpt does not need");
-    return rc == CKPT_OK ? ckpt_map_note(g->map, CKPT_INFO, g->err,
+    // a configuration of mergekit may have one model
+    const bool alone = g->recipe.method == CKPT_BLEND_LINEAR && g->recipe.models.n == 1 &&
+                       !g->recipe.skip_normalize;
+    return rc == CKPT_OK ? ckpt_map_note(g->map, alone ? CKPT_WARNING : CKPT_INFO, g->err,
                                          "%s of %zu model%s: %" PRIu64 " tensors merged, %" PRIu64
                                          " the same in all; everything else comes from %s",
                                          ckpt_blend_name(g->recipe.method), g->recipe.models.n,

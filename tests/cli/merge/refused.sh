@@ -40,3 +40,8 @@ config 'merge_method: slerp' "base_model: $W" 'slices: [{sources: []}, {sources:
 config 'merge_method: linear' 'merge_method: ties'
 config 'merge_method: linear' 'modules: {}'
 ls
+# one model is no merge; a configuration of mergekit may have one
+rm -rf out
+try -o out "$W:0.5"
+ckpt merge -qn -o out "$W" "$W:0.5" && echo planned
+config 'merge_method: linear' "models: [{model: $W, parameters: {weight: 1}}]"
