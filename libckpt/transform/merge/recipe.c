@@ -324,7 +324,7 @@ static int rc_options(ckpt_recipe *r, const ckpt_merge *m, ckpt_err *err)
     }
     if (r->method == CKPT_BLEND_LINEAR && m->n_models == 1 && !m->base && !m->skip_normalize)
         return ckpt_fail(err, CKPT_EUSAGE,
-                         "linear of one model is no merge, because weights are divided by their "
+                         "linear of one model only copies it, because weights are divided by their "
                          "sum: give two models or more, or use ckpt convert to copy one");
     // Without a base the first of two models is the one at t = 0.
     if (r->method == CKPT_BLEND_SLERP && !r->base && r->models.n > 0)
