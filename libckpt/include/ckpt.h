@@ -447,8 +447,8 @@ typedef struct ckpt_diff_opts {
     /* compare bits: the signs of zeros and the scales of quantized blocks count */
     bool exact;
     /*
-     * values may also differ by one rounding in B's dtype, and by 2^-20 of the largest value near
-     * them (of 256 elements), as sums in another order do; with exact
+     * values may also differ by one rounding in the finer dtype of A and B, and by 2^-20 of the
+     * largest value near them (of 256 elements), as sums in another order do
      */
     bool rounded;
     /*

@@ -92,6 +92,14 @@ static double diff_step(ckpt_dtype dtype, double x)
     return 0;
 }
 
+/* The dtype of two that has the smaller steps; the first if the steps of one are unknown. */
+static ckpt_dtype diff_finer(ckpt_dtype a, ckpt_dtype b)
+{
+    const double x = diff_step(a, 1), y = diff_step(b, 1);
+
+    return x > 0 && y > 0 && y < x ? b : a;
+}
+
 /* The largest finite absolute value. */
 static double diff_largest(const double *x, size_t n)
 {
@@ -113,7 +121,7 @@ static double diff_sum_error(const diff_state *s, size_t i, size_t n)
 /* Count the differing elements of one block of floating values. */
 static void diff_floats(diff_state *s, ckpt_difference *d, uint64_t first, size_t n)
 {
-    const ckpt_dtype dtype = d->b->dtype;
+    const ckpt_dtype dtype = diff_finer(d->b->dtype, d->a->dtype);
     const bool rounded = s->rounded && diff_step(dtype, 1) > 0;
     double sum = 0;
 

@@ -504,13 +504,34 @@ static const char *diff_rest(const diff_args *a, const ckpt_map *ma, const ckpt_
     return a->cli.open.with_optimizer ? "other values" : "training state";
 }
 
+/* Print the two sides, and begin the list of differences. */
+static void diff_json_sides(json_out *j, const diff_args *a, const ckpt_map *ma, const ckpt_map *mb)
+{
+    json_begin(j);
+    json_text(j, "a", ckpt_map_path(ma));
+    json_text(j, "b", ckpt_map_path(mb));
+    json_text(j, "map_a", a->layout.a[0] ? a->layout.a : NULL);
+    json_text(j, "map_b", a->layout.b[0] ? a->layout.b : NULL);
+    json_text(j, "prefix_a", a->prefix_a[0] ? a->prefix_a : NULL);
+    json_text(j, "prefix_b", a->prefix_b[0] ? a->prefix_b : NULL);
+    json_findings(j, "findings_a", ma);
+    json_findings(j, "findings_b", mb);
+    json_open(j, "differences", '[');
+}
+
 /* Compare, and print the differences and the result. */
 static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_err *err)
 {
-    // formats have rules of their own for dtypes, such as GGUF's F32 for vectors
+    const bool of_a = a->layout.a[0] != 0, of_b = a->layout.b[0] != 0;
+    uint64_t n_rounded = 0;
+    // formats have rules of their own for dtypes, such as GGUF's F32 for vectors; numbers that the
+    // layout map of one side computes (GGUF's exp(A_log)) are rounded on the way there and back
     ckpt_diff_opts opts = {.size = sizeof opts,
                            .tolerance = a->tolerance,
                            .ignore_dtype = a->ignore_dtype || diff_mapped(a),
+                           .rounded = of_a != of_b,
+                           .computed = of_a ? ma : mb,
+                           .n_rounded = &n_rounded,
                            .tied = diff_unmapped(a) ? NULL : diff_tied,
                            .group = a->stats && !a->cli.quiet ? diff_group : NULL};
     const size_t dtypes = diff_mapped(a) && !a->ignore_dtype ? same_layout_dtypes(ma, mb) : 0;
@@ -518,18 +539,8 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
     const char *rest = diff_rest(a, ma, mb);
     char n[COUNT_ROOM];
 
-    if (a->cli.json) {
-        json_begin(&out.j);
-        json_text(&out.j, "a", ckpt_map_path(ma));
-        json_text(&out.j, "b", ckpt_map_path(mb));
-        json_text(&out.j, "map_a", a->layout.a[0] ? a->layout.a : NULL);
-        json_text(&out.j, "map_b", a->layout.b[0] ? a->layout.b : NULL);
-        json_text(&out.j, "prefix_a", a->prefix_a[0] ? a->prefix_a : NULL);
-        json_text(&out.j, "prefix_b", a->prefix_b[0] ? a->prefix_b : NULL);
-        json_findings(&out.j, "findings_a", ma);
-        json_findings(&out.j, "findings_b", mb);
-        json_open(&out.j, "differences", '[');
-    }
+    if (a->cli.json)
+        diff_json_sides(&out.j, a, ma, mb);
     int rc = ckpt_diff(ma, mb, &opts, diff_one, &out, err);
     if (a->stats && !a->cli.json && !a->cli.quiet)
         diff_stats_text(&out.groups);
@@ -542,6 +553,7 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
         json_uint(&out.j, "tensors_b", ckpt_map_tensor_count(mb));
         json_uint(&out.j, "tensors_different", out.n_names);
         json_uint(&out.j, "dtypes_ignored", dtypes);
+        json_uint(&out.j, "elements_rounded", n_rounded);
         json_text(&out.j, "not_compared", rest);
         json_bool(&out.j, "equal", rc == CKPT_OK);
         json_end(&out.j);
@@ -550,6 +562,9 @@ static int diff_maps(diff_args *a, const ckpt_map *ma, const ckpt_map *mb, ckpt_
                    count_text(n, ckpt_map_tensor_count(ma), "tensor"));
         if (dtypes > 0)
             out_printf(", %zu of them in another dtype", dtypes);
+        if (n_rounded > 0)
+            out_printf(", %s that the layout map computes only within one rounding",
+                       count_text(n, n_rounded, "element"));
         if (rest)
             out_printf("; %s not compared%s", rest,
                        a->cli.open.with_optimizer ? "" : " (--with-optimizer)");
