@@ -87,6 +87,13 @@ int zt_link_wait(zt_comm *c, ckpt_err *err);
 void *zt_link_alloc(zt_comm *c, uint64_t n_bytes);
 void zt_link_release(zt_comm *c, void *p);
 
+/* These operations in a zt_comm_ops. */
+#define ZT_LINK_OPS                                                                                \
+    .all_reduce = zt_link_all_reduce, .reduce_scatter = zt_link_reduce_scatter,                    \
+    .all_gather = zt_link_all_gather, .reduce = zt_link_reduce, .broadcast = zt_link_broadcast,    \
+    .all_to_all = zt_link_all_to_all, .barrier = zt_link_barrier, .start = zt_link_start,          \
+    .wait = zt_link_wait, .alloc = zt_link_alloc, .release = zt_link_release
+
 /*
  * Set call->size, and refuse sizes that overflow, types that cannot be summed (if `sum`), and NULL
  * buffers.

@@ -24,17 +24,7 @@ static void sf_free(zt_comm *c)
 
 static const zt_comm_ops sf_ops = {
     .name = "self",
-    .all_reduce = zt_link_all_reduce,
-    .reduce_scatter = zt_link_reduce_scatter,
-    .all_gather = zt_link_all_gather,
-    .reduce = zt_link_reduce,
-    .broadcast = zt_link_broadcast,
-    .all_to_all = zt_link_all_to_all,
-    .barrier = zt_link_barrier,
-    .start = zt_link_start,
-    .wait = zt_link_wait,
-    .alloc = zt_link_alloc,
-    .release = zt_link_release,
+    ZT_LINK_OPS,
     .abort = sf_abort,
     .free = sf_free,
 };

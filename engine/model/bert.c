@@ -20,11 +20,6 @@
 
 enum { BT_Q, BT_K, BT_V, BT_O, BT_UP, BT_DOWN, BT_MAPS };
 
-static const zt_block *bt_block(const zt_model *m, const zt_layer *l)
-{
-    return &zt_own_of(m)->block[l->block];
-}
-
 /* True if a block outputs only first rows. */
 static bool bt_few(const zt_model *m, const zt_layer *l)
 {
@@ -54,7 +49,7 @@ typedef struct bt_kept {
 
 static bt_kept bt_keep(const zt_model *m, const zt_layer *l, const zt_batch *b, void *tape)
 {
-    const zt_block *k = bt_block(m, l);
+    const zt_block *k = zt_block_of(m, l);
     uint64_t all = zt_batch_rows(b), rows = bt_rows(m, l, b);
     uint64_t n = rows * m->config.hidden;
     zt_room room = {.base = tape};
@@ -103,7 +98,7 @@ static bt_work bt_working(const zt_model *m, const zt_layer *l, const zt_batch *
     w.d_first = zt_room_elems(&room, m, bt_few(m, l) ? rows * f->hidden : 0);
     w.masked = zt_room_elems(&room, m, f->dropout_hidden > 0.0F ? rows * f->hidden : 0);
     for (int i = 0; i < BT_MAPS; i++) {
-        uint64_t n = zt_map_spare(m, &bt_block(m, l)->map[i], bt_map_rows(m, l, b, i));
+        uint64_t n = zt_map_spare(m, &zt_block_of(m, l)->map[i], bt_map_rows(m, l, b, i));
 
         spare = n > spare ? n : spare;
     }
@@ -200,7 +195,7 @@ static void bt_fw_qkv(const zt_call *c, const zt_block *k, const bt_kept *t, con
 
 static void bt_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, void *y)
 {
-    const zt_block *k = bt_block(m, l);
+    const zt_block *k = zt_block_of(m, l);
     zt_call c = {m, p, l->number, bt_rows(m, l, &p->in)};
     bt_kept t = bt_keep(m, l, &p->in, tape);
     void *spare = bt_working(m, l, &p->in, p->scratch).spare;
@@ -291,7 +286,7 @@ static void bt_bw_kv(const zt_call *c, const zt_block *k, const bt_kept *t, cons
 static void bt_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
                   const void *dy, void *dx)
 {
-    const zt_block *k = bt_block(m, l);
+    const zt_block *k = zt_block_of(m, l);
     zt_call c = {m, p, l->number, bt_rows(m, l, &p->in)};
     bt_kept t = bt_keep(m, l, &p->in, tape);
     bt_work w = bt_working(m, l, &p->in, p->scratch);

@@ -78,7 +78,6 @@ static dc_work dc_working(const zt_model *m, const zt_block *k, const zt_batch *
     const zt_model_config *f = &m->config;
     uint64_t rows = zt_batch_rows(b);
     uint64_t wide = f->inner > 3 * f->hidden ? f->inner : 3 * f->hidden;
-    uint64_t spare = 0;
     zt_room room = {.base = scratch};
     dc_work w;
 
@@ -88,29 +87,19 @@ static dc_work dc_working(const zt_model *m, const zt_block *k, const zt_batch *
     w.d_sum = zt_room_elems(&room, m, f->norm_first && !f->parallel ? 0 : rows * f->hidden);
     w.raw = zt_room_elems(&room, m, f->fused ? 3 * rows * f->hidden : 0);
     w.masked = zt_room_elems(&room, m, f->dropout_hidden > 0.0F ? rows * f->hidden : 0);
-    for (int i = 0; i < ZT_MAPS; i++) {
-        uint64_t n = zt_map_spare(m, &k->map[i], rows);
-
-        spare = n > spare ? n : spare;
-    }
-    w.spare = zt_room_take(&room, spare);
+    w.spare = zt_room_take(&room, zt_block_spare(m, k, ZT_MAPS, rows));
     w.n_bytes = room.used;
     return w;
 }
 
-static const zt_block *dc_block(const zt_model *m, const zt_layer *l)
-{
-    return &zt_own_of(m)->block[l->block];
-}
-
 static uint64_t dc_tape(const zt_model *m, const zt_layer *l, const zt_batch *b)
 {
-    return dc_keep(m, dc_block(m, l), b, NULL).n_bytes;
+    return dc_keep(m, zt_block_of(m, l), b, NULL).n_bytes;
 }
 
 static uint64_t dc_scratch(const zt_model *m, const zt_layer *l, const zt_batch *b)
 {
-    return dc_working(m, dc_block(m, l), b, NULL).n_bytes;
+    return dc_working(m, zt_block_of(m, l), b, NULL).n_bytes;
 }
 
 /* Offset of q, k or v in the buffer of all three, and the stride of its rows; in elements. */
@@ -237,7 +226,7 @@ static void dc_fw_inner(const zt_call *c, const zt_block *k, const dc_kept *t, c
 
 static void dc_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, void *y)
 {
-    const zt_block *k = dc_block(m, l);
+    const zt_block *k = zt_block_of(m, l);
     zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
     dc_kept t = dc_keep(m, k, &p->in, tape);
     const bool first = m->config.norm_first, parallel = m->config.parallel;
@@ -302,7 +291,7 @@ static void dc_bw_qkv(const zt_call *c, const dc_kept *t, const dc_work *w, cons
                       dc_into to)
 {
     zt_model *m = c->m;
-    const zt_block *k = dc_block(m, &m->layers.at[c->layer]);
+    const zt_block *k = zt_block_of(m, &m->layers.at[c->layer]);
     const unsigned maps = m->config.fused ? 1 : 3;
 
     if (m->config.rotated > 0)
@@ -325,7 +314,7 @@ static void dc_bw_attention(const zt_call *c, const dc_kept *t, const dc_work *w
                             const void *dy, dc_into to)
 {
     zt_model *m = c->m;
-    const zt_block *k = dc_block(m, &m->layers.at[c->layer]);
+    const zt_block *k = zt_block_of(m, &m->layers.at[c->layer]);
     uint64_t n = m->config.hidden;
     zt_map_bw o = {.x = t->o, .dx = w->d_h, .low = t->low[ZT_DECODER_O], .spare = w->spare};
     zt_attention_grad a = {.fw = dc_attention(c, t), .lddo = n, .dout = w->d_h, .dq = w->d_qkv};
@@ -385,7 +374,7 @@ static void dc_bw_after(const zt_call *c, const zt_block *k, const dc_kept *t, c
 static void dc_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
                   const void *dy, void *dx)
 {
-    const zt_block *k = dc_block(m, l);
+    const zt_block *k = zt_block_of(m, l);
     zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
     dc_kept t = dc_keep(m, k, &p->in, tape);
     dc_work w = dc_working(m, k, &p->in, p->scratch);

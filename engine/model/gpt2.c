@@ -59,7 +59,6 @@ static gp_work gp_working(const zt_model *m, const zt_block *k, const zt_batch *
 {
     const zt_model_config *f = &m->config;
     uint64_t rows = zt_batch_rows(b);
-    uint64_t spare = 0;
     zt_room room = {.base = scratch};
     gp_work w;
 
@@ -68,29 +67,19 @@ static gp_work gp_working(const zt_model *m, const zt_block *k, const zt_batch *
     w.d_qkv = w.d_inner;
     w.d_h = zt_room_elems(&room, m, rows * f->hidden);
     w.masked = zt_room_elems(&room, m, f->dropout_hidden > 0.0F ? rows * f->hidden : 0);
-    for (int i = 0; i < GP_MAPS; i++) {
-        uint64_t n = zt_map_spare(m, &k->map[i], rows);
-
-        spare = n > spare ? n : spare;
-    }
-    w.spare = zt_room_take(&room, spare);
+    w.spare = zt_room_take(&room, zt_block_spare(m, k, GP_MAPS, rows));
     w.n_bytes = room.used;
     return w;
 }
 
-static const zt_block *gp_block(const zt_model *m, const zt_layer *l)
-{
-    return &zt_own_of(m)->block[l->block];
-}
-
 static uint64_t gp_tape(const zt_model *m, const zt_layer *l, const zt_batch *b)
 {
-    return gp_keep(m, gp_block(m, l), b, NULL).n_bytes;
+    return gp_keep(m, zt_block_of(m, l), b, NULL).n_bytes;
 }
 
 static uint64_t gp_scratch(const zt_model *m, const zt_layer *l, const zt_batch *b)
 {
-    return gp_working(m, gp_block(m, l), b, NULL).n_bytes;
+    return gp_working(m, zt_block_of(m, l), b, NULL).n_bytes;
 }
 
 static zt_attention gp_attention(const zt_call *c, const zt_layer *l, const gp_kept *t)
@@ -123,7 +112,7 @@ static zt_attention gp_attention(const zt_call *c, const zt_layer *l, const gp_k
 
 static void gp_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, void *y)
 {
-    const zt_block *k = gp_block(m, l);
+    const zt_block *k = zt_block_of(m, l);
     zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
     gp_kept t = gp_keep(m, k, &p->in, tape);
     void *spare = gp_working(m, k, &p->in, p->scratch).spare;
@@ -175,7 +164,7 @@ static void gp_bw_attention(const zt_call *c, const zt_layer *l, const gp_kept *
                             void *dx)
 {
     zt_model *m = c->m;
-    const zt_block *k = gp_block(m, l);
+    const zt_block *k = zt_block_of(m, l);
     uint64_t n = m->config.hidden;
     zt_map_bw o = {.x = t->o, .dx = w->d_h, .low = t->low[GP_O], .spare = w->spare};
     zt_attention_grad a = {.fw = gp_attention(c, l, t), .lddo = n, .dout = w->d_h, .dq = w->d_qkv};
@@ -194,7 +183,7 @@ static void gp_bw_attention(const zt_call *c, const zt_layer *l, const gp_kept *
 static void gp_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
                   const void *dy, void *dx)
 {
-    const zt_block *k = gp_block(m, l);
+    const zt_block *k = zt_block_of(m, l);
     zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
     gp_kept t = gp_keep(m, k, &p->in, tape);
     gp_work w = gp_working(m, k, &p->in, p->scratch);

@@ -70,6 +70,12 @@ static inline zt_own *zt_own_of(const zt_model *m)
     return m->own;
 }
 
+/* The parameters of a layer that is a block. */
+static inline const zt_block *zt_block_of(const zt_model *m, const zt_layer *l)
+{
+    return &zt_own_of(m)->block[l->block];
+}
+
 /* ---- building ---- */
 
 /*
@@ -258,6 +264,9 @@ void zt_map_backward(const zt_call *c, const zt_map *l, const zt_map_bw *g);
 /* Bytes of `low` and `spare` for a map (0 without an adapter). */
 uint64_t zt_map_low(const zt_model *m, const zt_map *l, uint64_t rows);
 uint64_t zt_map_spare(const zt_model *m, const zt_map *l, uint64_t rows);
+
+/* The largest `spare` of the first n_maps maps of a block. */
+uint64_t zt_block_spare(const zt_model *m, const zt_block *k, int n_maps, uint64_t rows);
 
 /*
  * Run a norm with its parameters.  The caller sets x, add, sum, y, mean, rstd (for gradients x, dy,

@@ -100,6 +100,18 @@ uint64_t zt_map_spare(const zt_model *m, const zt_map *l, uint64_t rows)
     return room.used;
 }
 
+uint64_t zt_block_spare(const zt_model *m, const zt_block *k, int n_maps, uint64_t rows)
+{
+    uint64_t most = 0;
+
+    for (int i = 0; i < n_maps; i++) {
+        const uint64_t n = zt_map_spare(m, &k->map[i], rows);
+
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 static float li_scaling(const zt_model *m)
 {
     assert(m->lora.rank > 0);

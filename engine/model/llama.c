@@ -146,7 +146,6 @@ static ll_work ll_working(const zt_model *m, const zt_block *k, const zt_batch *
     const zt_model_config *f = &m->config;
     uint64_t rows = zt_batch_rows(b);
     uint64_t wide = ll_packed(m) > f->inner ? ll_packed(m) : f->inner;
-    uint64_t spare = 0;
     zt_room room = {.base = scratch};
     ll_work w;
 
@@ -157,29 +156,19 @@ static ll_work ll_working(const zt_model *m, const zt_block *k, const zt_batch *
     w.d_after =
         zt_room_elems(&room, m, f->norm_branch || f->dropout_hidden > 0.0F ? rows * f->hidden : 0);
     w.pair = zt_room_elems(&room, m, f->fused ? 2 * rows * f->inner : 0);
-    for (int i = 0; i < ZT_MAPS; i++) {
-        uint64_t n = zt_map_spare(m, &k->map[i], rows);
-
-        spare = n > spare ? n : spare;
-    }
-    w.spare = zt_room_take(&room, spare);
+    w.spare = zt_room_take(&room, zt_block_spare(m, k, ZT_MAPS, rows));
     w.n_bytes = room.used;
     return w;
 }
 
-static const zt_block *ll_block(const zt_model *m, const zt_layer *l)
-{
-    return &zt_own_of(m)->block[l->block];
-}
-
 static uint64_t ll_tape(const zt_model *m, const zt_layer *l, const zt_batch *b)
 {
-    return ll_keep(m, ll_block(m, l), b, NULL).n_bytes;
+    return ll_keep(m, zt_block_of(m, l), b, NULL).n_bytes;
 }
 
 static uint64_t ll_scratch(const zt_model *m, const zt_layer *l, const zt_batch *b)
 {
-    return ll_working(m, ll_block(m, l), b, NULL).n_bytes;
+    return ll_working(m, zt_block_of(m, l), b, NULL).n_bytes;
 }
 
 /* ---- rotation ---- */
@@ -347,7 +336,7 @@ static void ll_fw_inner(const zt_call *c, const zt_block *k, const ll_kept *t, c
 
 static void ll_fw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x, void *y)
 {
-    const zt_block *k = ll_block(m, l);
+    const zt_block *k = zt_block_of(m, l);
     const bool first = m->config.norm_first;
     zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
     ll_kept t = ll_keep(m, k, &p->in, tape);
@@ -434,7 +423,7 @@ static void ll_bw_qk_norm(const zt_call *c, const zt_block *k, const ll_kept *t,
 static void ll_bw_qkv(const zt_call *c, const ll_kept *t, const ll_work *w, const void *x, void *to)
 {
     zt_model *m = c->m;
-    const zt_block *k = ll_block(m, &m->layers.at[c->layer]);
+    const zt_block *k = zt_block_of(m, &m->layers.at[c->layer]);
 
     if (t->raw) {
         ll_bw_qk_norm(c, k, t, w, LL_Q);
@@ -455,7 +444,7 @@ static void ll_bw_attention(const zt_call *c, const ll_kept *t, const ll_work *w
                             void *dx)
 {
     zt_model *m = c->m;
-    const zt_block *k = ll_block(m, &m->layers.at[c->layer]);
+    const zt_block *k = zt_block_of(m, &m->layers.at[c->layer]);
     zt_map_bw o = {.x = t->o, .dx = w->d_o, .low = t->low[LL_O], .spare = w->spare};
     zt_attention_grad a = {.fw = ll_attention(c, t), .dout = w->d_o, .dq = w->d_qkv};
     zt_norm_grad norm = {.dx_add = true, .x = x, .dy = w->d_h, .rstd = t->rstd1, .dx = dx};
@@ -479,7 +468,7 @@ static void ll_bw_attention(const zt_call *c, const ll_kept *t, const ll_work *w
 static void ll_bw(zt_model *m, const zt_layer *l, zt_pass *p, void *tape, const void *x,
                   const void *dy, void *dx)
 {
-    const zt_block *k = ll_block(m, l);
+    const zt_block *k = zt_block_of(m, l);
     zt_call c = {m, p, l->number, zt_batch_rows(&p->in)};
     ll_kept t = ll_keep(m, k, &p->in, tape);
     ll_work w = ll_working(m, k, &p->in, p->scratch);

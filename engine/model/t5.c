@@ -156,18 +156,6 @@ typedef struct t5_work {
     uint64_t n_bytes;
 } t5_work;
 
-static uint64_t t5_spare(const zt_model *m, const zt_block *k, uint64_t rows)
-{
-    uint64_t most = 0;
-
-    for (int i = 0; i < ZT_MAPS; i++) {
-        const uint64_t n = zt_map_spare(m, &k->map[i], rows);
-
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
 /* Distances between the stack's tokens; of the last one to those in the cache. */
 static uint64_t t5_distances(const zt_batch *b, const t5_stack *s)
 {
@@ -183,8 +171,8 @@ static t5_work t5_working(const zt_model *m, const zt_layer *l, const zt_batch *
     const bool decoder = s.which == T5_DECODER;
     const uint64_t key_rows = decoder && t5_source(b) > s.rows ? t5_source(b) : s.rows;
     const uint64_t wide = t5_heads_width(m), distances = t5_distances(b, &s) * m->config.heads;
-    const uint64_t spare = t5_spare(m, k, key_rows);
-    const uint64_t crossed = decoder ? t5_spare(m, k + 1, key_rows) : 0;
+    const uint64_t spare = zt_block_spare(m, k, ZT_MAPS, key_rows);
+    const uint64_t crossed = decoder ? zt_block_spare(m, k + 1, ZT_MAPS, key_rows) : 0;
     zt_room room = {.base = scratch};
     t5_work w;
 

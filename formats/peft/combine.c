@@ -356,17 +356,10 @@ static int cb_all(cb_job *j)
 static int cb_check_config(const cb_job *j, const cb_adapter *a)
 {
     const ckpt_peft_config *c = &a->config;
-    const char *why = c->dora                               ? "use_dora is set"
-                      : c->lora_bias                        ? "lora_bias is set"
-                      : c->odd_init                         ? "init_lora_weights changed the base"
-                      : strcmp(c->bias, "none") != 0        ? "its biases are trained"
-                      : ckpt_value_seq(c->saved).n > 0      ? "modules_to_save has whole modules"
-                      : ckpt_value_seq(c->parameters).n > 0 ? "target_parameters are trained"
-                      : c->tokens                           ? "tokens are trained"
-                      : c->fan_in_fan_out != j->adapter[0].config.fan_in_fan_out
-                          ? "fan_in_fan_out is not that of the first adapter"
-                          : NULL;
+    const char *why = ckpt_peft_beyond_products(c);
 
+    if (!why && c->fan_in_fan_out != j->adapter[0].config.fan_in_fan_out)
+        why = "fan_in_fan_out is not that of the first adapter";
     return !why ? CKPT_OK
                 : ckpt_fail(j->err, CKPT_EUNSUPPORTED,
                             "%s: %s, which one adapter made of several cannot express: merge each "

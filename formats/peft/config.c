@@ -352,6 +352,18 @@ const char *ckpt_peft_kind_name(ckpt_peft_kind kind)
     return aj_kinds[kind];
 }
 
+const char *ckpt_peft_beyond_products(const ckpt_peft_config *c)
+{
+    return c->dora                               ? "use_dora is set"
+           : c->lora_bias                        ? "lora_bias is set"
+           : c->odd_init                         ? "init_lora_weights changed the base"
+           : strcmp(c->bias, "none") != 0        ? "its biases are trained"
+           : ckpt_value_seq(c->saved).n > 0      ? "modules_to_save has whole modules"
+           : ckpt_value_seq(c->parameters).n > 0 ? "target_parameters are trained"
+           : c->tokens                           ? "tokens are trained"
+                                                 : NULL;
+}
+
 int ckpt_peft_only_lora(const ckpt_peft_config *c, const char *what, ckpt_err *err)
 {
     assert(c && what);

@@ -57,6 +57,9 @@ int ckpt_peft_config_read(ckpt_peft_config *out, ckpt_arena *a, const char *path
 /* Refuse kinds other than LoRA (CKPT_EUNSUPPORTED); `what` completes "only LORA". */
 int ckpt_peft_only_lora(const ckpt_peft_config *c, const char *what, ckpt_err *err);
 
+/* The setting by which a LoRA adapter changes more than its products B A do; NULL: none does. */
+const char *ckpt_peft_beyond_products(const ckpt_peft_config *c);
+
 /* The kind as peft_type has it: "LORA". */
 const char *ckpt_peft_kind_name(ckpt_peft_kind kind);
 

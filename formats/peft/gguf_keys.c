@@ -26,14 +26,7 @@
 /* Refuse an adapter that is more than the products B A. */
 static int agk_check(const ckpt_peft_config *c, ckpt_err *err)
 {
-    const char *why = c->dora                               ? "use_dora is set"
-                      : c->lora_bias                        ? "lora_bias is set"
-                      : c->odd_init                         ? "init_lora_weights changed the base"
-                      : strcmp(c->bias, "none") != 0        ? "its biases are trained"
-                      : ckpt_value_seq(c->saved).n > 0      ? "modules_to_save has whole modules"
-                      : ckpt_value_seq(c->parameters).n > 0 ? "target_parameters are trained"
-                      : c->tokens                           ? "tokens are trained"
-                                                            : NULL;
+    const char *why = ckpt_peft_beyond_products(c);
 
     return !why ? CKPT_OK
                 : ckpt_fail(err, CKPT_EUNSUPPORTED,
