@@ -17,7 +17,7 @@ STRUCTS = {'ckpt_err': _lib.Err, 'ckpt_axis': _lib.Axis, 'ckpt_extent': _lib.Ext
            'ckpt_hashed': _lib.Hashed, 'ckpt_diff_opts': _lib.DiffOpts,
            'ckpt_difference': _lib.Difference, 'ckpt_diff_group': _lib.DiffGroup, 'ckpt_tag': _lib.Tag,
            'ckpt_run_health': _lib.RunHealth, 'ckpt_doctor_opts': _lib.DoctorOpts,
-           'ckpt_target': _lib.Target, 'ckpt_format_info': _lib.FormatInfo, 'ckpt_view_opts': _lib.ViewOpts,
+           'ckpt_target': _lib.Target, 'ckpt_array': _lib.Array, 'ckpt_format_info': _lib.FormatInfo, 'ckpt_view_opts': _lib.ViewOpts,
            'ckpt_view_counts': _lib.ViewCounts}
 # that lie in arrays, or that the library fills without knowing their size; the others may have grown at their ends
 FIXED = ('ckpt_err', 'ckpt_axis', 'ckpt_extent', 'ckpt_box', 'ckpt_slice', 'ckpt_hashed', 'ckpt_view_counts')

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
                        manifest, merge, prove, reshard, verify)
     from ._run import Report
     from ._safe import safe_open
+    from ._save import save
     from ._sign import sign, verify_signature
     from ._view import Counts, View, ViewFile, view
 
@@ -32,7 +33,7 @@ __version__ = '0.1.0'
 __all__ = ['Checkpoint', 'Counts', 'Difference', 'Differences', 'Extent', 'Finding', 'GroupStats', 'Hashed', 'Health', 'Manifest',
            'TrainingInfo', 'Report', 'Run', 'TagHealth',
            'Tensor', 'View', 'ViewFile',
-           'convert', 'dcp_reader', 'diff', 'doctor', 'manifest', 'merge', 'open', 'prove', 'reshard', 'safe_open', 'sign', 'verify',
+           'convert', 'dcp_reader', 'diff', 'doctor', 'manifest', 'merge', 'open', 'prove', 'reshard', 'safe_open', 'save', 'sign', 'verify',
            'verify_signature', 'view',
            'CanceledError', 'CkptError', 'ClosedError', 'DiffersError', 'DigestError', 'DoubtError', 'DtypeError', 'FormatError',
            'InputOutputError', 'LimitError', 'MismatchError', 'MissingError', 'MissingTensorError', 'UnsafeError', 'UnsupportedError', 'UsageError']
@@ -40,7 +41,7 @@ __all__ = ['Checkpoint', 'Counts', 'Difference', 'Differences', 'Extent', 'Findi
 # modules that are loaded at the first use, so that importing this package takes no time
 _LATER = {**dict.fromkeys(('Difference', 'Differences', 'Finding', 'GroupStats', 'Hashed', 'Health', 'Manifest', 'Run', 'TagHealth',
                            'convert', 'diff', 'doctor', 'manifest', 'merge', 'prove', 'reshard', 'verify'), '_ops'),
-          'Report': '_run', 'safe_open': '_safe', 'sign': '_sign', 'verify_signature': '_sign',
+          'Report': '_run', 'safe_open': '_safe', 'save': '_save', 'sign': '_sign', 'verify_signature': '_sign',
           **dict.fromkeys(('Counts', 'View', 'ViewFile', 'view'), '_view')}
 
 

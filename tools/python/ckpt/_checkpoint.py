@@ -152,12 +152,8 @@ class Checkpoint(Mapping):  # type: ignore[type-arg]
     @property
     def findings(self) -> List[Tuple[str, int, str]]:
         """Findings from opening: ("note" | "warning" | "error", code, text)."""
-        out: List[Tuple[str, int, str]] = []
-        severity, code, text = c.c_int(), c.c_int(), c.c_char_p()
         with self._handle.use() as pointer:
-            while lib().ckpt_map_finding_at(pointer, len(out), c.byref(severity), c.byref(code), c.byref(text)):
-                out.append((('note', 'warning', 'error')[severity.value], code.value, text_of(text.value)))
-        return out
+            return _lib.findings_of(pointer)
 
 
 def _number(text: str) -> Any:

@@ -204,6 +204,12 @@ class Target(c.Structure):
                 ('imatrix', c.c_char_p), ('tp_size', c.c_uint32), ('pp_size', c.c_uint32)]
 
 
+class Array(c.Structure):
+    """ckpt_array"""
+    _fields_ = [('size', c.c_size_t), ('name', c.c_char_p), ('dtype', c.c_int), ('ndim', c.c_uint32), ('shape', c.POINTER(c.c_uint64)),
+                ('data', c.c_void_p)]
+
+
 class FormatInfo(c.Structure):
     """ckpt_format_info"""
     _fields_ = [('name', c.c_char_p), ('aliases', c.c_char_p), ('suffixes', c.c_char_p), ('signs', c.c_char_p), ('note', c.c_char_p),
@@ -234,6 +240,9 @@ PROTOTYPES = {
     'ckpt_dtype_block': (c.c_uint, (c.c_int, c.POINTER(c.c_uint))),
     'ckpt_dtype_converts': (c.c_bool, (c.c_int, c.c_int)),
     'ckpt_open': (c.c_int, (c.POINTER(c.c_void_p), c.c_char_p, c.POINTER(OpenOpts), _ErrP)),
+    'ckpt_map_new': (c.c_int, (c.POINTER(c.c_void_p), c.c_char_p, _ErrP)),
+    'ckpt_map_put': (c.c_int, (c.c_void_p, c.POINTER(Array), _ErrP)),
+    'ckpt_map_put_metadata': (c.c_int, (c.c_void_p, c.c_char_p, c.c_char_p, _ErrP)),
     'ckpt_map_free': (None, (c.c_void_p,)),
     'ckpt_map_path': (c.c_char_p, (c.c_void_p,)),
     'ckpt_map_format': (c.c_char_p, (c.c_void_p,)),
@@ -262,10 +271,14 @@ PROTOTYPES = {
     'ckpt_reader_read_slice': (c.c_int, (c.c_void_p, TensorP, c.POINTER(Slice), c.c_int, c.c_void_p, _ErrP)),
     'ckpt_reader_read_box': (c.c_int, (c.c_void_p, TensorP, c.POINTER(c.c_uint64), c.POINTER(c.c_uint64), c.c_int, c.c_void_p,
                                        c.POINTER(c.c_int64), _ErrP)),
+    'ckpt_format_from_path': (c.c_char_p, (c.c_char_p,)),
     'ckpt_format_find': (c.POINTER(FormatInfo), (c.c_char_p,)),
     'ckpt_target_check': (c.c_int, (c.POINTER(Target), _ErrP)),
     'ckpt_layout': (c.c_int, (c.POINTER(c.c_void_p), c.c_void_p, c.POINTER(Target), _ErrP)),
     'ckpt_map_warm_start': (c.c_int, (c.c_void_p, c.POINTER(Target), _ErrP)),
+    'ckpt_plan_new': (c.c_int, (c.POINTER(c.c_void_p), c.c_void_p, c.c_void_p, c.POINTER(RunOpts), _ErrP)),
+    'ckpt_plan_run': (c.c_int, (c.c_void_p, c.POINTER(RunOpts), c.POINTER(RunReport), _ErrP)),
+    'ckpt_plan_free': (None, (c.c_void_p,)),
     'ckpt_view_new': (c.c_int, (c.POINTER(c.c_void_p), c.c_void_p, c.c_void_p, c.POINTER(ViewOpts), _ErrP)),
     'ckpt_view_free': (None, (c.c_void_p,)),
     'ckpt_view_file_count': (c.c_size_t, (c.c_void_p,)),
@@ -339,8 +352,17 @@ def check(code: int, err: Err, *, path: Optional[str] = None, tensor: Optional[s
     """Raise the error that a call reported."""
     if code != 0:
         text = text_of(err.text) or text_of(lib().ckpt_err_text(code))
-        text = text.replace('-t/--tag', 'tag=')  # as Python names it
+        text = text.replace('-t/--tag', 'tag=').replace('use --force', 'use force=True')  # as Python names them
         raise error_of(code, text, path=path, tensor=tensor, errno=err.sys)
+
+
+def findings_of(pointer: Any) -> List[Tuple[str, int, str]]:
+    """The findings of a map: ("note" | "warning" | "error", code, text)."""
+    out: List[Tuple[str, int, str]] = []
+    severity, code, text = c.c_int(), c.c_int(), c.c_char_p()
+    while lib().ckpt_map_finding_at(pointer, len(out), c.byref(severity), c.byref(code), c.byref(text)):
+        out.append((('note', 'warning', 'error')[severity.value], code.value, text_of(text.value)))
+    return out
 
 
 def sized(kind: Any, **members: Any) -> Any:

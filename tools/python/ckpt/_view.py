@@ -201,7 +201,7 @@ class View:
         check(rc, err, path=name)
 
 
-def _target(info: Any, name: Optional[str], dtype: Any, to_tag: Optional[str], objects: str, options: Dict[str, Any]) -> Any:
+def target_of(info: Any, name: Optional[Path], dtype: Any, to_tag: Optional[str], objects: str, options: Dict[str, Any]) -> Any:
     """Make ckpt_target from this package's arguments."""
     if objects not in OBJECTS:
         raise UsageError("objects=%r: expected 'refuse', 'keep' or 'drop'" % (objects,))
@@ -209,7 +209,7 @@ def _target(info: Any, name: Optional[str], dtype: Any, to_tag: Optional[str], o
         if option not in TEXTS + NUMBERS + FLAGS:
             import difflib
             near = difflib.get_close_matches(option, TEXTS + NUMBERS + FLAGS, 1)
-            raise UsageError("a view has no option '%s'%s" % (option, "; did you mean '%s'?" % near[0] if near else ''))
+            raise UsageError("no option '%s' of a target%s" % (option, "; did you mean '%s'?" % near[0] if near else ''))
     suffix = text_of(info.suffixes).split(' ')[0] if info.suffixes and not info.caps & IS_FOLDER else ''
     members: Dict[str, Any] = {}
     for option, value in options.items():
@@ -252,7 +252,7 @@ def view(source: Union[Path, Checkpoint], format: str, *, name: Optional[str] = 
     if not info:
         raise UsageError("'%s' is not a known format" % format)
     caps = info.contents.caps
-    target, err = _target(info.contents, name, dtype, to_tag, objects, options), _lib.Err()
+    target, err = target_of(info.contents, name, dtype, to_tag, objects, options), _lib.Err()
     check(lib().ckpt_target_check(c.byref(target), c.byref(err)), err)
     with contextlib.ExitStack() as undo:
         model = source if isinstance(source, Checkpoint) else \
