@@ -33,7 +33,7 @@ $(B)/gpu/engine/cuda/nccl.o: engine/cuda/nccl.c | $(B)/needs.build
 CUDNN_FLAGS = $(if $(CUDNN),-DZT_HAVE_CUDNN $(CUDNN_INCLUDE:%=-isystem %) -isystem $(CUDA_DIR)/include)
 $(B)/gpu/engine/cuda/cudnn.o: engine/cuda/cudnn.cpp | $(B)/needs.build
 	@mkdir -p $(@D) && echo "  CXX   $<"
-	$(Q)$(CXX) -std=c++17 -O1 -DCKPT_INTERNAL -I. -Ilibckpt/include $(CUDNN_FLAGS) -fPIC -fvisibility=hidden -Wall -Wextra -MMD -MP -c -o $@ $<
+	$(Q)$(CXX) -std=c++17 -O1 -include libckpt/base/tensor.h -I. -Ilibckpt/include $(CUDNN_FLAGS) -fPIC -fvisibility=hidden -Wall -Wextra -MMD -MP -c -o $@ $<
 
 $(B)/lib/libzerotrain-cuda.so: $(GPU_OBJ) $(GPU_HOST) $(GPU_C:%=$(B)/obj/%) $(B)/lib/libckpt.a engine/cuda/plugin.map
 	$(call say,LINK )
@@ -99,7 +99,7 @@ gpu-bundle: programs $(GPU_OBJ) $(B)/emulated/nccl.o $(B)/gpu/engine/cuda/cudnn.
 ABSENT   := $(if $(CUDNN),$(B)/absent/plans $(B)/absent/libcuda.so.1)
 $(B)/absent/plans: tests/gpu/absent/plans.cpp $(B)/gpu/engine/cuda/cudnn.o $(B)/lib/libckpt.a
 	@mkdir -p $(@D) && echo "  CXX   $<"
-	$(Q)$(CXX) -std=c++17 -O1 -DCKPT_INTERNAL -I. -Ilibckpt/include -Wall -Wextra -MMD -MP -o $@ $(filter %.cpp %.o %.a,$^) $(LDLIBS)
+	$(Q)$(CXX) -std=c++17 -O1 -include libckpt/base/tensor.h -I. -Ilibckpt/include -Wall -Wextra -MMD -MP -o $@ $(filter %.cpp %.o %.a,$^) $(LDLIBS)
 $(B)/absent/libcuda.so.1: tests/gpu/absent/driver.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -O1 -fPIC -shared $(WARN) -o $@ $<
