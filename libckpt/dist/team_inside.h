@@ -111,4 +111,22 @@ void team_keep(ckpt_letter **list, ckpt_letter *l);
 int team_await(team_state *t, ckpt_letter **list, unsigned from, uint64_t id, ckpt_letter **out,
                ckpt_err *err);
 
+/* The processors that a process may use; n is 0 if they are not known. */
+typedef struct team_processors {
+    uint32_t n;
+    uint8_t at[128]; /* a bit for each of the first 1024 */
+} team_processors;
+
+/* Fill a zeroed struct with the processors of this process. */
+void team_see_processors(team_processors *p);
+
+/*
+ * The number of threads for each of n processes, so that the fullest machine has a processor for
+ * each: at most 8. Processes that are bound to different processors of a machine share the sum of
+ * them.
+ *
+ * node     per process, the number of its machine
+ */
+unsigned team_threads(const team_processors *const *each, const uint32_t *node, unsigned n);
+
 #endif

@@ -2,9 +2,7 @@
 /*
  * team_join.c: joins a process to a team, and lets it leave.
  */
-#define _GNU_SOURCE // sched_getaffinity
 #include <assert.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -22,17 +20,9 @@ typedef struct team_hello {
     char host[256];
     /* boot id of its kernel, because containers on several machines may have one name */
     char boot[40];
-    uint32_t processors, sizes; /* sizes: of structs that messages contain unchanged */
+    team_processors processors;
+    uint32_t sizes; /* of structs that messages contain unchanged */
 } team_hello;
-
-static unsigned team_processors(void)
-{
-    cpu_set_t set;
-
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        return (unsigned)CPU_COUNT(&set);
-    return 1;
-}
 
 /* Read the boot id, which distinguishes machines with one name; empty if /proc lacks it. */
 static void team_boot(char *out, size_t room)
@@ -73,34 +63,31 @@ static int team_nodes(team_state *t, const ckpt_blobs *in, ckpt_err *err)
     return CKPT_OK;
 }
 
-/* Set the number of threads so that the fullest machine has a processor for each. */
-static void team_threads(team_state *t, const ckpt_blobs *in)
+/* Set the number of threads of each process. */
+static int team_share(team_state *t, const ckpt_blobs *in, ckpt_err *err)
 {
-    t->team.threads = 8;
-    for (unsigned i = 0; i < t->team.n; i++) {
-        const team_hello *h = (const team_hello *)(const void *)in->at[i];
-        unsigned here = 1, each;
+    const team_processors **each = ckpt_alloc(t->team.n * sizeof *each);
 
-        for (unsigned k = 0; k < t->team.n; k++)
-            here += k != i && t->team.node[k] == t->team.node[i];
-        // A process that is bound to some processors only sees these.
-        each = h->processors / here;
-        each = each > 0 ? each : 1;
-        t->team.threads = each < t->team.threads ? each : t->team.threads;
-    }
+    if (!each)
+        return ckpt_fail_memory(err);
+    for (unsigned i = 0; i < t->team.n; i++)
+        each[i] = &((const team_hello *)(const void *)in->at[i])->processors;
+    t->team.threads = team_threads(each, t->team.node, t->team.n);
+    ckpt_free(each);
+    return CKPT_OK;
 }
 
 /* Exchange introductions; all processes must run this program. */
 static int team_meet(team_state *t, ckpt_err *err)
 {
-    team_hello h = {.processors = team_processors(),
-                    .sizes = (uint32_t)(sizeof(void *) << 16 | sizeof(ckpt_err))};
+    team_hello h = {.sizes = (uint32_t)(sizeof(void *) << 16 | sizeof(ckpt_err))};
     ckpt_blobs in = {0};
     int rc;
 
     (void)snprintf(h.version, sizeof h.version, "%s", t->opts.version);
     (void)snprintf(h.host, sizeof h.host, "%s", t->mail.host);
     team_boot(h.boot, sizeof h.boot);
+    team_see_processors(&h.processors);
     rc = ckpt_team_all(&t->team, &h, sizeof h, &in, err);
     for (unsigned i = 0; rc == CKPT_OK && i < t->team.n; i++) {
         const team_hello *other = (const team_hello *)(const void *)in.at[i];
@@ -114,7 +101,7 @@ static int team_meet(team_state *t, ckpt_err *err)
     if (rc == CKPT_OK)
         rc = team_nodes(t, &in, err);
     if (rc == CKPT_OK)
-        team_threads(t, &in);
+        rc = team_share(t, &in, err);
     pthread_mutex_lock(&t->lock);
     t->met = rc == CKPT_OK;
     pthread_mutex_unlock(&t->lock);

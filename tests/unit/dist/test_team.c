@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "libckpt/dist/team.h"
+#include "libckpt/dist/team_inside.h"
 #include "libckpt/io/peer_io.h"
 #include "tests/unit/copy/help.h"
 #include "tests/unit/copy/help_mail.h"
@@ -76,6 +76,39 @@ static void all_well(unsigned n, member fn)
     run(n, 20, fn, status);
     for (unsigned i = 0; i < n; i++)
         assert_int_equal(status[i], 0);
+}
+
+/* ---- threads ---- */
+
+/* The processors first..first+n-1. */
+static team_processors from_to(unsigned first, unsigned n)
+{
+    team_processors p = {.n = n};
+
+    for (unsigned i = first; i < first + n; i++)
+        p.at[i / 8] |= (uint8_t)(1u << i % 8);
+    return p;
+}
+
+static void test_threads(void **unused)
+{
+    const team_processors all = from_to(0, 8), low = from_to(0, 4), high = from_to(4, 4),
+                          one = from_to(1023, 1), none = {0}, many = from_to(0, 64);
+    const team_processors *const free_ones[] = {&all, &all}, *const bound[] = {&low, &high},
+                                 *const same[] = {&low, &low}, *const uneven[] = {&all, &one},
+                                 *const unknown[] = {&none, &none}, *const large[] = {&many};
+    const uint32_t together[] = {0, 0}, apart[] = {0, 1};
+
+    (void)unused;
+    assert_int_equal(team_threads(free_ones, together, 2), 4);
+    assert_int_equal(team_threads(free_ones, apart, 2), 8);
+    // each has four processors of its own
+    assert_int_equal(team_threads(bound, together, 2), 4);
+    assert_int_equal(team_threads(bound, apart, 2), 4);
+    assert_int_equal(team_threads(same, together, 2), 2);
+    assert_int_equal(team_threads(uneven, together, 2), 1);
+    assert_int_equal(team_threads(unknown, together, 2), 1);
+    assert_int_equal(team_threads(large, together, 1), 8);
 }
 
 /* ---- exchanges ---- */
@@ -479,7 +512,7 @@ int main(void)
         cmocka_unit_test(test_apart),    cmocka_unit_test(test_far),
         cmocka_unit_test(test_replaced), cmocka_unit_test(test_often),
         cmocka_unit_test(test_early),    cmocka_unit_test(test_dead),
-        cmocka_unit_test(test_versions)};
+        cmocka_unit_test(test_versions), cmocka_unit_test(test_threads)};
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
