@@ -479,7 +479,7 @@ template <typename T> static void cu_fw_plain(zt_device *d, const cu_at_call &c)
 /* Choose tiles by head width, so sums and scores fit into registers (255 per thread). */
 template <typename T> static void cu_fw_width(zt_device *d, const cu_at_call &c)
 {
-    if (c.alibi.whole != 0 || c.bias || c.cap > 0.0F)
+    if (c.alibi.whole != 0 || c.bias || c.cap > 0.0F || c.exact)
         cu_fw_plain<T>(d, c);
     else if (c.width <= 32)
         cu_fw_tensor<T, 32, 2, 64>(d, c);

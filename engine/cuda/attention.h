@@ -46,6 +46,7 @@ typedef struct cu_at_call {
     float cap; /* of scores; 0: none */
     bool causal;
     bool vector; /* all rows start at multiples of 16 bytes, and width is a multiple of 16 bytes */
+    bool exact;  /* compute by the plain family */
     bool drop;
     uint64_t seed;
     int least; /* zt_keep's threshold, as `factor` is its factor */

@@ -730,7 +730,7 @@ template <typename T> static void cu_bw_delta(zt_device *d, const cu_at_call &c)
 /* Choose tiles by head width, so sums fit into registers (255 per thread). */
 template <typename T> static void cu_bw_width(zt_device *d, const cu_at_call &c)
 {
-    if (c.alibi.whole != 0 || c.bias || c.cap > 0.0F)
+    if (c.alibi.whole != 0 || c.bias || c.cap > 0.0F || c.exact)
         cu_bw_plain<T>(d, c);
     else if (c.width <= 32)
         cu_bw_tensor<T, 32, 2, 2, 2, 2>(d, c);

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fused.cu: chooses the calls that cuDNN computes, keeps their plans, and checks each plan's first
- * results against the plugin's own kernels.
+ * results.
  *
- * A check compares the vector of each head in each row: the norm of the difference, relative to the
- * norm of the vector.  A vector shorter than 1/8 of the mean one counts as that long, because
- * gradients that cancel are rounding errors alone: dq of a query that sees one key is an example.
- * Rounding the factors to dt makes about one unit roundoff of difference, and a wrong mask, scale
- * or stride makes some or all of the vector; FU_MOST_* lie between.
+ * A check computes the call by the plain family of kernels, which round outputs only, and measures
+ * how far the tensor family and cuDNN are from that: for the vector of each head in each row the
+ * norm of the difference, relative to the norm of the vector.  A vector shorter than 1/8 of the
+ * mean one counts as that long, because gradients that cancel are rounding errors alone: dq of a
+ * query that sees one key is an example.
+ *
+ * The tensor family rounds the same factors as cuDNN, so its distance says what rounding does to
+ * these data: about one unit roundoff, and more where large terms cancel.  cuDNN may be FU_TIMES as
+ * far away.  A wrong mask, scale or stride changes some or all of a vector.  If FU_TIMES the
+ * tensor family's distance hides that, the check decides nothing, and the next call is checked.
  */
 #include "engine/cuda/fused.h"
 
@@ -23,14 +28,17 @@
  * each step would otherwise compile all the time. */
 #define FU_PLANS 64u
 
-/* Calls after which a plan is given up whose results were zero or not finite each time. */
+/* Calls after which a plan is given up that no check has decided. */
 #define FU_TRIES 16u
 
-/* Greatest differences that are rounding: eight unit roundoffs of bf16, sixteen of fp16, whose
- * small factors lose more; and of lse, relative to numbers of at least 1. */
-#define FU_MOST_BF16 0x1p-5
-#define FU_MOST_F16  0x1p-7
-#define FU_MOST_LSE  0x1p-10
+/* Distances that rounding explains: so many times that of the tensor family, but at least
+ * FU_LEAST_*; from FU_HIDDEN on they hide errors.  Those of lse are relative to numbers of at least
+ * 1, and no data change them. */
+#define FU_TIMES      8
+#define FU_LEAST_BF16 0x1p-6
+#define FU_LEAST_F16  0x1p-9
+#define FU_LEAST_LSE  0x1p-10
+#define FU_HIDDEN     0.25
 
 #define FU_THREADS 128
 
@@ -55,7 +63,7 @@ struct cu_fused {
     bool full; /* true: a shape found no free plan */
     unsigned n_plans;
     uint64_t n_calls; /* computed by cuDNN */
-    double worst;     /* greatest difference in a check that passed */
+    double worst;     /* greatest distance in a check that passed */
     fu_plan plan[FU_PLANS];
 };
 
@@ -66,7 +74,7 @@ typedef struct fu_output {
     ckpt_dtype dt;
     int batch, rows, heads, width;
     uint64_t ld;
-    double most; /* greatest difference that is rounding */
+    double least; /* distance that is always rounding */
 } fu_output;
 
 typedef struct fu_outputs {
@@ -124,7 +132,7 @@ void cu_fused_text(const cu_fused *f, char *text, uint64_t n)
     unsigned good = 0;
 
     if (!f) {
-        snprintf(text, n, "own kernels");
+        snprintf(text, n, "the plugin's kernels");
         return;
     }
     for (unsigned i = 0; i < f->n_plans; i++)
@@ -263,8 +271,8 @@ static uint64_t fu_elements(const fu_output &o)
 
 /*
  * Compare an output with the dense one at `want`; room: device memory for a number a head.
- * Returns  the greatest difference; negative: the output tells nothing, because it is zero, not
- *          finite, or below the normal range of fp16
+ * Returns  the greatest distance; infinite: the output tells nothing, because `want` is zero or not
+ *          finite, or the device has failed
  */
 static double fu_apart(zt_device *d, const fu_output &o, const void *want, float *room)
 {
@@ -276,10 +284,9 @@ static double fu_apart(zt_device *d, const fu_output &o, const void *want, float
     float *host = (float *)ckpt_alloc(n * sizeof *host);
     double worst = 0;
 
-    if (!host || !isfinite(mean) || mean <= 0 ||
-        (o.dt == CKPT_F16 && mean < 0x1p-12 * sqrt((double)o.width))) {
+    if (!host || !isfinite(mean) || mean <= 0 || d->err.code != CKPT_OK) {
         ckpt_free(host);
-        return -1;
+        return (double)INFINITY;
     }
     CU_DTYPE(o.dt, T,
              ZT_LAUNCH(ck_fused_apart<T>, n, FU_THREADS, 0, cu_stream(d), o, (const T *)want, least,
@@ -304,7 +311,7 @@ static fu_output fu_rows(const char *name, const cu_at_call &c, void *at, bool k
             keys ? c.kv_heads : c.heads,
             c.width,
             ld,
-            c.dt == CKPT_F16 ? FU_MOST_F16 : FU_MOST_BF16};
+            c.dt == CKPT_F16 ? FU_LEAST_F16 : FU_LEAST_BF16};
 }
 
 static fu_outputs fu_outputs_of(const cu_at_call &c, bool backward)
@@ -315,7 +322,7 @@ static fu_outputs fu_outputs_of(const cu_at_call &c, bool backward)
                 3};
     // lse is a vector of one number for each query of a head
     return {{fu_rows("o", c, c.o, false, c.ldo),
-             {"lse", c.lse, CKPT_F32, c.batch * c.heads, c.queries, 1, 1, 1, FU_MOST_LSE},
+             {"lse", c.lse, CKPT_F32, c.batch * c.heads, c.queries, 1, 1, 1, FU_LEAST_LSE},
              {}},
             2};
 }
@@ -328,8 +335,21 @@ static uint64_t fu_bytes(const fu_output &o)
     return (n + 15) / 16 * 16;
 }
 
-/* Copy all outputs to dense arrays at `to`, or from there. */
-static void fu_copy(zt_device *d, const fu_outputs &outs, char *copy, bool back)
+/* Run the own kernels of a call; exact: those that round outputs only. */
+static void fu_own(zt_device *d, const cu_at_call &c, const zt_attention *a,
+                   const zt_attention_grad *g, bool exact)
+{
+    cu_at_call own = c;
+
+    own.exact = exact;
+    if (g)
+        cu_at_backward(d, &own, g);
+    else
+        cu_at_forward(d, &own, a);
+}
+
+/* Copy all outputs to dense arrays. */
+static void fu_copy(zt_device *d, const fu_outputs &outs, char *to)
 {
     for (unsigned i = 0; i < outs.n; i++) {
         const fu_output &o = outs.each[i];
@@ -337,13 +357,28 @@ static void fu_copy(zt_device *d, const fu_outputs &outs, char *copy, bool back)
 
         r.rows = (uint64_t)o.batch * o.rows;
         r.width = (uint64_t)o.heads * o.width;
-        r.ld_to = back ? o.ld : r.width;
-        r.ld_from = back ? r.width : o.ld;
-        r.from = back ? copy : (char *)o.at;
-        r.to = back ? (char *)o.at : copy;
+        r.ld_from = o.ld;
+        r.from = o.at;
+        r.to = to;
         cu_rows(d, o.dt, &r);
-        copy += fu_bytes(o);
+        to += fu_bytes(o);
     }
+}
+
+/* Distances of all outputs from their copies. */
+typedef struct fu_distances {
+    double each[3];
+} fu_distances;
+
+static fu_distances fu_measure(zt_device *d, const fu_outputs &outs, const char *copy, float *room)
+{
+    fu_distances x = {};
+
+    for (unsigned i = 0; i < outs.n; i++) {
+        x.each[i] = fu_apart(d, outs.each[i], copy, room);
+        copy += fu_bytes(outs.each[i]);
+    }
+    return x;
 }
 
 static int fu_start(zt_device *d, const fu_plan *p, const cu_at_call &c, ckpt_err *err)
@@ -355,72 +390,84 @@ static int fu_start(zt_device *d, const fu_plan *p, const cu_at_call &c, ckpt_er
     return room ? cu_dnn_plan_run(p->plan, at, room, err) : CKPT_OK;
 }
 
-/* Compare all outputs with their copies; true: the plan is good. */
-static bool fu_judge(zt_device *d, cu_fused *f, fu_plan *p, const fu_outputs &outs, char *copy,
-                     float *room)
+/*
+ * Decide on a plan; true: it is good.
+ *
+ * own,dnn  distances of the tensor family and of cuDNN
+ */
+static bool fu_judge(cu_fused *f, fu_plan *p, const fu_outputs &outs, const fu_distances &own,
+                     const fu_distances &dnn)
 {
     double worst = 0;
 
-    for (unsigned i = 0; i < outs.n; copy += fu_bytes(outs.each[i]), i++) {
+    for (unsigned i = 0; i < outs.n; i++) {
         const fu_output &o = outs.each[i];
-        const double apart = fu_apart(d, o, copy, room);
+        const double most = fmax(o.least, o.dt == CKPT_F32 ? 0 : FU_TIMES * own.each[i]);
 
-        if (d->err.code != CKPT_OK)
-            return false;
-        if (apart < 0) {
+        if (most > FU_HIDDEN) {
             if (++p->tries == FU_TRIES)
                 fu_refuse(f, p,
-                          "its results cannot be checked, because they are zero or not finite");
+                          "its results cannot be checked: they are zero, not finite or lost "
+                          "in rounding");
             return false;
         }
-        if (apart > o.most) {
+        if (!(dnn.each[i] <= most)) {
             fu_warn(f, p->call,
-                    "%s differs from that of the plugin's own kernels by %.3g of a row, and "
-                    "rounding explains %.3g; the own kernels compute all attention from now on",
-                    o.name, apart, o.most);
+                    "%s is wrong by %.3g of a row's norm, and rounding explains at most %.3g; the "
+                    "plugin's own kernels compute all attention from now on",
+                    o.name, dnn.each[i], most);
             f->off = true;
             return false;
         }
-        // the first output stands for the pass: lse has another measure
-        worst = o.dt == CKPT_F32 || apart < worst ? worst : apart;
+        // lse has another measure
+        worst = o.dt == CKPT_F32 ? worst : fmax(worst, dnn.each[i]);
     }
     p->state = FU_GOOD;
-    f->worst = worst > f->worst ? worst : f->worst;
+    f->worst = fmax(f->worst, worst);
     return true;
 }
 
-/* Run a plan for the first time, after the own kernels; their results stay if it is not good. */
+/* Compare a plan's first results in `room`; true: they stay in the outputs. */
+static bool fu_check(zt_device *d, cu_fused *f, fu_plan *p, const cu_at_call &c,
+                     const zt_attention *a, const zt_attention_grad *g, char *copy, float *room)
+{
+    const fu_outputs outs = fu_outputs_of(c, g != NULL);
+    ckpt_err err = {};
+
+    fu_own(d, c, a, g, true);
+    fu_copy(d, outs, copy);
+    fu_own(d, c, a, g, false);
+    const fu_distances own = fu_measure(d, outs, copy, room);
+
+    if (fu_start(d, p, c, &err) != CKPT_OK) {
+        fu_refuse(f, p, err.text);
+        return false;
+    }
+    const fu_distances dnn = fu_measure(d, outs, copy, room);
+
+    return d->err.code == CKPT_OK && fu_judge(f, p, outs, own, dnn);
+}
+
+/* Run a plan for the first time; the own kernels compute the call again if it is not good. */
 static void fu_first(zt_device *d, cu_fused *f, fu_plan *p, const cu_at_call &c,
                      const zt_attention *a, const zt_attention_grad *g)
 {
     const fu_outputs outs = fu_outputs_of(c, g != NULL);
     const uint64_t heads = (uint64_t)c.batch * c.heads * sizeof(float);
-    cu_at_call own = c;
+    bool good = false;
     uint64_t n = 0;
-    ckpt_err err = {};
 
-    if (g)
-        cu_at_backward(d, &own, g);
-    else
-        cu_at_forward(d, &own, a);
     for (unsigned i = 0; i < outs.n; i++)
         n += fu_bytes(outs.each[i]);
     char *copy = (char *)cu_spare(d, n + heads);
 
-    if (!copy || !cu_scratch_fits(d, p->n_bytes + 1)) {
-        fu_refuse(f, p, "there is too little device memory");
-        cu_spare_free(d, copy);
-        return;
-    }
-    fu_copy(d, outs, copy, false);
-    const bool ran = fu_start(d, p, c, &err) == CKPT_OK;
-
-    if (!ran)
-        fu_refuse(f, p, err.text);
-    if (ran && fu_judge(d, f, p, outs, copy, (float *)(void *)(copy + n)))
-        f->n_calls++;
+    if (copy && cu_scratch_fits(d, p->n_bytes + 1))
+        good = fu_check(d, f, p, c, a, g, copy, (float *)(void *)(copy + n));
     else
-        fu_copy(d, outs, copy, true);
+        fu_refuse(f, p, "there is too little device memory");
+    f->n_calls += good;
+    if (!good)
+        fu_own(d, c, a, g, false);
     cu_spare_free(d, copy);
 }
 

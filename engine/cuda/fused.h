@@ -10,10 +10,11 @@
  * cuDNN adds up dq in an order that depends on timing, so repeated runs may differ, and a
  * deterministic device refuses it.
  *
- * The first call of each plan also runs the own kernels and compares the results.  If they differ
- * by more than rounding, a warning names the greatest difference, and the own kernels compute
- * everything from then on.  A call that cuDNN refuses is left to the own kernels, with a warning.
- * Warnings go to the standard error, as the operations have no other way to give them.
+ * The first call of each plan also runs the own kernels and compares the results.  If cuDNN's are
+ * further from the exact ones than rounding explains (fused.cu), a warning names the greatest
+ * distance, and the own kernels compute everything from then on.  A call that cuDNN refuses is left
+ * to the own kernels, with a warning.  Warnings go to the standard error, as the operations have no
+ * other way to give them.
  */
 #ifndef ZT_CUDA_FUSED_H
 #define ZT_CUDA_FUSED_H

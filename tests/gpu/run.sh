@@ -139,13 +139,15 @@ if ! ldconfig -p | grep -q 'libcudnn\.so\.9'; then
         fi
     done
 fi
-# the CUDA runtime as a shared library, which cuDNN's headers load
-for dir in $(python3 -c 'import glob, sysconfig; print(*glob.glob(sysconfig.get_paths()["purelib"] + "/nvidia/*/lib"))' 2>/dev/null); do
-    if ls "$dir"/libcudart.so.* >/dev/null 2>&1; then
-        export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$dir
-        break
-    fi
-done
+# the CUDA runtime as a shared library, which cuDNN's headers load; a folder that is not needed could hide another cuBLASLt
+if ! ldconfig -p | grep -q 'libcudart\.so\.'; then
+    for dir in $(python3 -c 'import glob, sysconfig; print(*glob.glob(sysconfig.get_paths()["purelib"] + "/nvidia/*/lib"))' 2>/dev/null); do
+        if ls "$dir"/libcudart.so.* >/dev/null 2>&1; then
+            export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$dir
+            break
+        fi
+    done
+fi
 if ldd "$bin/zerotrain" "$b"/gpu/test_attention "$plugin" | grep 'not found'; then
     echo "these libraries are missing here"
     exit 1
