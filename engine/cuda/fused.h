@@ -6,9 +6,10 @@
  * and are plain: fp16 or bf16, heads up to AT_WIDEST, rows that start at multiples of 16 bytes; no
  * mask, window, dropout, ALiBi, bias or cap.  The plugin's own kernels compute all others.
  *
- * Both round the same factors to dt (attention.h), so they differ by those roundings alone.  But
- * cuDNN adds up dq in an order that depends on timing, so repeated runs may differ, and a
- * deterministic device refuses it.
+ * Both round the same factors to dt (attention.h), so they differ by those roundings alone, with
+ * one exception: with grouped heads cuDNN rounds dk and dv of each query head to dt before it adds
+ * them.  cuDNN also adds up dq in an order that depends on timing, so repeated runs may differ, and
+ * a deterministic device refuses it.
  *
  * The first call of each plan also runs the own kernels and compares the results.  If cuDNN's are
  * further from the exact ones than rounding explains (fused.cu), a warning names the greatest
