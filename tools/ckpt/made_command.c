@@ -203,7 +203,8 @@ static const char *mcm_gguf_dtype(const ckpt_map *made)
 
 const char *made_dtype(const ckpt_map *made)
 {
-    ckpt_dtype one = CKPT_DTYPE_NONE;
+    uint64_t count[CKPT_N_DTYPES] = {0};
+    ckpt_dtype most = CKPT_DTYPE_NONE;
 
     if (strcmp(ckpt_map_format(made), "gguf") == 0)
         return mcm_gguf_dtype(made);
@@ -212,11 +213,14 @@ const char *made_dtype(const ckpt_map *made)
 
         if (!mcm_floats(d))
             continue;
-        if (one != CKPT_DTYPE_NONE && one != d)
-            return NULL;
-        one = d;
+        count[d]++;
+        most = most == CKPT_DTYPE_NONE || count[d] > count[most] ? d : most;
     }
-    return one == CKPT_DTYPE_NONE ? NULL : ckpt_dtype_name(one);
+    // --dtype leaves some tensors of a model in F32, such as the biases of routers; a quantized
+    // model is a copy
+    if (most == CKPT_DTYPE_NONE || ckpt_map_is_quantized(made))
+        return NULL;
+    return ckpt_dtype_name(most);
 }
 
 /* Append a rule for exactly one name; characters of patterns are escaped. */

@@ -40,8 +40,8 @@ int made_format(const char **format, const ckpt_map *made, ckpt_err *err);
 unsigned made_world(const ckpt_map *made);
 
 /*
- * The dtype in which a checkpoint was written, in the words of --dtype: that of its floating
- * tensors, or the type that a GGUF file names; NULL: they have several.
+ * The dtype in which a checkpoint was written, in the words of --dtype: that of most of its
+ * floating tensors, or the type that a GGUF file names; NULL: it has none, or is quantized.
  */
 const char *made_dtype(const ckpt_map *made);
 

@@ -37,6 +37,8 @@ folder('gptq', {'quantization_config': {'quant_method': 'gptq', 'bits': 4}}, GPT
 folder('odd', {'quantization_config': {'quant_method': 7, 'weight_block_size': [2 ** 50, 'x']}}, BLOCK)
 folder('silent_block', {'quantization_config': None}, BLOCK)
 folder('silent_channel', None, CHANNEL)
+folder('router', {'quantization_config': {'quant_method': 'compressed-tensors', 'format': 'float-quantized'}},
+       {**CHANNEL, 'q.weight': ('BF16', [4, 4]), 'mlp.gate.e_score_correction_bias': ('F32', [6])})
 folder('silent_mxfp4', None, MXFP4)
 folder('plain', {'quantization_config': None}, {'p.weight': ('F8_E4M3', [4, 6]), 'q.weight': ('BF16', [6]), 'q.weight_scale': ('F32', [1])})
 EOP
@@ -180,4 +182,11 @@ for f in silent_gptq silent_words silent_nf4 silent_int8 silent_numbers; do
     echo "$f $?"
     ckpt merge -q --method linear -f -o merged.safetensors $f/model.safetensors $f/model.safetensors 2>/dev/null
     echo "merge $?"
+done
+# the command that made a copy, floats of one dtype, and floats beside a bias that keeps F32
+for name in block channel mxfp4 router; do
+    for dtype in '' bf16 f32; do
+        ckpt convert -qf $name made --to hf ${dtype:+--dtype $dtype} 2>/dev/null
+        ckpt verify made --made-from $name 2>/dev/null | tail -n 1
+    done
 done
