@@ -59,14 +59,16 @@ static int mgp_settings(mgp_maker *m, ckpt_meg_regrouped *r)
     double step = 0;
     int rc = ckpt_train_torch_settings(&had, job->to, job->state, g, m->err);
 
+    if (rc == CKPT_OK)
+        rc = mgp_step(m, g, &has, &step);
     fields = ckpt_value_map(had);
     for (uint64_t i = 0; rc == CKPT_OK && ok && i < fields.n; i++) {
         const ckpt_value *key = fields.at[i].key;
-        if (!ckpt_value_is(key, "params") && !ckpt_value_is(key, "param_names"))
+        // a group of DeepSpeed's FusedAdam keeps a step of 0 beside the counts of its parameters
+        if (!ckpt_value_is(key, "params") && !ckpt_value_is(key, "param_names") &&
+            !(has && ckpt_value_is(key, "step")))
             ok = ckpt_dict_add(arena, &settings->as.map, fields.at[i].key, fields.at[i].value);
     }
-    if (rc == CKPT_OK)
-        rc = mgp_step(m, g, &has, &step);
     ok = ok && mgp_put(m, settings, "wd_mult", ckpt_value_float(arena, r->decays ? 1 : 0)) &&
          mgp_put(m, settings, "lr_mult", ckpt_value_float(arena, 1)) &&
          mgp_put(m, settings, "is_expert_parallel", ckpt_value_bool(arena, false)) &&

@@ -619,7 +619,8 @@ static int cl_fields(ckpt_claim_work *w, const ckpt_group *x, const ckpt_group *
         if (key->kind != CKPT_V_STR || cl_lists_params(key, other))
             continue;
         (void)snprintf(path, sizeof path, "%s.%.200s", group, key->as.text.at);
-        if (w->to->claim.fresh && ckpt_value_is(key, "step") && other)
+        // Megatron counts steps in groups; cl_entry and the moments compare them with the source's
+        if ((w->to->claim.fresh || w->to->claim.regroups) && ckpt_value_is(key, "step") && other)
             w->to->claim.n_rewritten++;
         else
             rc = ckpt_claim_tree(w, path, v, other);
