@@ -431,6 +431,10 @@ typedef struct ckpt_diff_group {
     double relative_error, cosine, max_abs;
 } ckpt_diff_group;
 
+/*
+ * Receives a group, whose struct and text live until it returns; a non-zero return ends the
+ * comparison (CKPT_ECANCELED).
+ */
 typedef int (*ckpt_diff_group_fn)(void *ctx, const ckpt_diff_group *g);
 
 typedef struct ckpt_diff_opts {
@@ -454,7 +458,8 @@ typedef struct ckpt_diff_opts {
     /*
      * called with ckpt_diff's ctx for each name that only one map has and that repeats a tensor of
      * both, as a tied head repeats the embedding: "tied in A" or "tied in B", with the name's
-     * tensor as a and the repeated one as b. It is no difference then. NULL: it is one
+     * tensor as a and the repeated one as b. It is no difference then. A non-zero return ends the
+     * comparison (CKPT_ECANCELED). NULL: it is a difference
      */
     ckpt_difference_fn tied;
     /*

@@ -221,7 +221,10 @@ class plan
         ckpt_plan_sizes(p_.get(), &s.read, &s.write, &s.jobs);
         return s;
     }
-    /* Write the target map's files, which appear complete or not at all. */
+    /*
+     * Write the target map's files, which appear complete or not at all. Call it once, because a
+     * run adds its findings and counts to the target map.
+     */
     ckpt_run_report run(const run_options &opts = run_options())
     {
         detail::relay relay;

@@ -154,6 +154,10 @@ typedef enum ckpt_tree_format { CKPT_TREE_TEXT, CKPT_TREE_JSON } ckpt_tree_forma
  * Print the tree of values through a callback, in linear size: it prints a shared node once, and
  * refers to it where it occurs again. max_depth 0 means 100; max_items (per container) 0 means all.
  * path ("optimizer_state_dict.loss_scaler") selects a sub-tree, NULL the root.
+ *
+ * fn       receives n bytes of the text, not terminated; a negative code of ckpt_types.h ends the
+ *          printing and is returned, any other non-zero value ends it with CKPT_ECANCELED
+ * Errors   CKPT_EMISSING: no such path; CKPT_EUSAGE, CKPT_ELIMIT; those of fn
  */
 typedef int (*ckpt_write_fn)(void *ctx, const char *text, size_t n);
 typedef struct ckpt_tree_opts {
