@@ -62,7 +62,11 @@ static bool dpr_same_list(const void *ctx, uint32_t number, const void *key)
 {
     const ckpt_dcp_list *a = &((const ckpt_dcp_parts *)ctx)->out->list.at[number], *b = key;
 
-    return a->n == b->n && memcmp(a->at, b->at, a->n * sizeof *a->at) == 0;
+    bool same = a->n == b->n;
+
+    for (uint32_t i = 0; same && i < b->n; i++) // of few numbers
+        same = a->at[i] == b->at[i];
+    return same;
 }
 
 uint32_t ckpt_dcp_enter_list(ckpt_dcp_parts *parts, const uint64_t *at, uint32_t n, uint32_t guess)
@@ -333,22 +337,6 @@ uint32_t ckpt_dcp_part_of(ckpt_dcp_parts *parts, const ckpt_value *v, ckpt_dcp_p
     if (kind != ((number & 1) != 0 ? CKPT_DCP_INFO : CKPT_DCP_KEY))
         return CKPT_INDEX_NONE;
     return (uint32_t)((number - DPR_ENTRY(0, 0)) >> 1);
-}
-
-uint64_t ckpt_dcp_n_parts(const ckpt_value *v)
-{
-    return v->kind == CKPT_V_INT && v->state && v->as.taken.n > 0 ? v->as.taken.n : 1;
-}
-
-ckpt_value ckpt_dcp_nth_part(const ckpt_value *v, uint64_t i)
-{
-    ckpt_value one = *v;
-
-    if (i < ckpt_dcp_n_parts(v) && ckpt_dcp_n_parts(v) > 1) {
-        one.as.taken.first += (int64_t)i;
-        one.as.taken.n = 0;
-    }
-    return one;
 }
 
 void ckpt_dcp_parts_free(ckpt_dcp_parts *parts)

@@ -71,8 +71,21 @@ uint32_t ckpt_dcp_part_of(ckpt_dcp_parts *parts, const ckpt_value *v, ckpt_dcp_p
  * The number of values that stand in one value of the pickle: several if it is several parts, else
  * one; and each of them, a copy.
  */
-uint64_t ckpt_dcp_n_parts(const ckpt_value *v);
-ckpt_value ckpt_dcp_nth_part(const ckpt_value *v, uint64_t i);
+static inline uint64_t ckpt_dcp_n_parts(const ckpt_value *v)
+{
+    return v->kind == CKPT_V_INT && v->state && v->as.taken.n > 0 ? v->as.taken.n : 1;
+}
+
+static inline ckpt_value ckpt_dcp_nth_part(const ckpt_value *v, uint64_t i)
+{
+    ckpt_value one = *v;
+
+    if (i < ckpt_dcp_n_parts(v) && ckpt_dcp_n_parts(v) > 1) {
+        one.as.taken.first += (int64_t)i;
+        one.as.taken.n = 0;
+    }
+    return one;
+}
 
 /* Free all but what `out` and the arena hold. */
 void ckpt_dcp_parts_free(ckpt_dcp_parts *parts);

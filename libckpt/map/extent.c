@@ -262,6 +262,17 @@ static int xt_compare(const void *a, const void *b)
     return x->extent < y->extent ? -1 : x->extent > y->extent;
 }
 
+/* Sort; most tensors list their boxes in order. */
+static void xt_sort(xt_key *key, size_t n)
+{
+    size_t i = 1;
+
+    while (i < n && xt_compare(&key[i - 1], &key[i]) <= 0)
+        i++;
+    if (i < n)
+        qsort(key, n, sizeof *key, xt_compare);
+}
+
 /* True if two boxes overlap; *first is then the flattened index of the first common element. */
 static bool xt_meet(const ckpt_tensor *t, const ckpt_extent *a, const ckpt_extent *b,
                     uint64_t *first)
@@ -320,7 +331,7 @@ static int xt_check_disjoint(const ckpt_tensor *t, ckpt_err *err)
             key[n++] = (xt_key){t->extent[i].axis[axis].start, i};
         }
     }
-    qsort(key, n, sizeof *key, xt_compare);
+    xt_sort(key, n);
     rc = xt_sweep(t, key, n, axis, err);
     ckpt_free(key);
     return rc;

@@ -265,23 +265,37 @@ static void pk_skip(ckpt_pk_machine *m, const uint8_t *length, uint8_t *recalled
 {
     const uint8_t *s = ckpt_pk_bytes(m), *end = m->bytes + (m->to - m->from);
     uint64_t n = *n_slots;
+    bool known = true;
 
-    while ((size_t)(end - s) >= PK_SHORT) {
-        // most opcodes have a fixed length, MEMOIZE among them
-        if (length[*s] > 0) {
-            n += *s == 0x94;
-            s += length[*s];
-        } else if (*s == 'h') {
+    while (known && (size_t)(end - s) >= PK_SHORT) {
+        switch (*s) {
+        case 0x94: // MEMOIZE
+            n++;
+            s++;
+            break;
+        case 'K': // the most common ones by themselves: a processor foresees their lengths
+            s += 2;
+            break;
+        case 'M':
+            s += 3;
+            break;
+        case 'h':
             pk_note_slot(recalled, s[1], n);
             s += 2;
-        } else if (*s == 'j') {
+            break;
+        case 'j':
             pk_note_slot(recalled,
                          s[1] | (uint64_t)s[2] << 8 | (uint64_t)s[3] << 16 | (uint64_t)s[4] << 24,
                          n);
             s += 5;
-        } else if (*s == 0x8C && s[1] <= end - s - 2) {
-            s += 2 + s[1];
-        } else {
+            break;
+        default:
+            if (length[*s] > 0)
+                s += length[*s];
+            else if (*s == 0x8C && s[1] <= end - s - 2)
+                s += 2 + s[1];
+            else
+                known = false;
             break;
         }
     }
