@@ -27,7 +27,7 @@ class Operations(Case):
         self.assertTrue(ckpt.diff(Z3, out).equal)
         with ckpt.open(Z3) as a, ckpt.open(out) as b:
             self.assertFalse(ckpt.diff(a, b))
-        with self.assertRaisesRegex(ckpt.UsageError, 'exists already') as got:
+        with self.assertRaisesRegex(ckpt.UsageError, 'exists already; use force=True') as got:
             ckpt.convert(Z3, out)
         self.assertEqual(got.exception.path, out)
         ckpt.convert(Z3, out, force=True, dtype='bf16', include=['emb.*', 'gate'])

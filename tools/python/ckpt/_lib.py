@@ -348,12 +348,16 @@ def text_of(raw: Optional[bytes]) -> str:
     return raw.decode('utf-8', 'surrogateescape') if raw else ''
 
 
+def in_python(text: str) -> str:
+    """A message with the two options that messages advise most as keyword arguments."""
+    return text.replace('-t/--tag', 'tag=').replace('use --force', 'use force=True')
+
+
 def check(code: int, err: Err, *, path: Optional[str] = None, tensor: Optional[str] = None) -> None:
     """Raise the error that a call reported."""
     if code != 0:
         text = text_of(err.text) or text_of(lib().ckpt_err_text(code))
-        text = text.replace('-t/--tag', 'tag=').replace('use --force', 'use force=True')  # as Python names them
-        raise error_of(code, text, path=path, tensor=tensor, errno=err.sys)
+        raise error_of(code, in_python(text), path=path, tensor=tensor, errno=err.sys)
 
 
 def findings_of(pointer: Any) -> List[Tuple[str, int, str]]:

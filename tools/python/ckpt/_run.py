@@ -233,7 +233,7 @@ def _document(verb: str, status: int, out: bytes, said: List[str], paths: List[s
     report['messages'] = said
     error = report.get('error')
     if error:
-        raise error_of(_code(error.get('code', '')), error.get('text', ''), path=paths[0] if paths else None)
+        raise error_of(_code(error.get('code', '')), _lib.in_python(error.get('text', '')), path=paths[0] if paths else None)
     if status == -2:
         raise KeyboardInterrupt
     if status not in (0, 1) or not out.strip():
