@@ -24,10 +24,11 @@ typedef struct hfp_type {
     bool tied;         /* embeddings are tied unless config.json says otherwise */
     bool dense;        /* layers have an MLP and no experts */
     bool biased;       /* attention_bias of config.json decides about biases of q_proj */
+    bool mlp_biased;   /* mlp_bias decides about those of the MLP */
 } hfp_type;
 
 static const hfp_type hfp_types[] = {
-    {.name = "llama", .dense = true, .biased = true},
+    {.name = "llama", .dense = true, .biased = true, .mlp_biased = true},
     {.name = "mistral", .dense = true},
     {.name = "mixtral"},
     {.name = "qwen2", .dense = true},
@@ -350,19 +351,31 @@ static int hfp_more_layers(const hfp_model *m)
 }
 
 /* Biases that config.json says the model has, or has not: programs take zeros, or ignore them. */
-static int hfp_biases(const hfp_model *m, const hfp_type *type)
+static int hfp_bias(const hfp_model *m, const char *key, const char *tensor, const char *what)
 {
-    const ckpt_value *v = ckpt_value_get(m->config, "attention_bias");
+    const ckpt_value *v = ckpt_value_get(m->config, key);
     const bool said = v && v->kind == CKPT_V_BOOL && v->as.i;
-    const bool is = hfp_tensor(m, m->prefix, "layers.0.self_attn.q_proj.bias") != NULL;
+    const bool is = hfp_tensor(m, m->prefix, tensor) != NULL;
 
-    if (!type->biased || said == is || (v && v->kind != CKPT_V_BOOL && v->kind != CKPT_V_NONE))
+    if (said == is || (v && v->kind != CKPT_V_BOOL && v->kind != CKPT_V_NONE))
         return CKPT_OK;
     return ckpt_map_note(m->map, CKPT_WARNING, m->err,
-                         "%s: the attention has %s, but attention_bias is %s in config.json: "
-                         "programs %s; config.json may be from another model",
-                         m->name, is ? "biases" : "no biases", said ? "true" : "not true",
+                         "%s: the %s has %s, but %s is %s in config.json: programs %s; "
+                         "config.json may be from another model",
+                         m->name, what, is ? "biases" : "no biases", key,
+                         said ? "true" : "not true",
                          is ? "ignore the biases" : "make biases of their own");
+}
+
+static int hfp_biases(const hfp_model *m, const hfp_type *type)
+{
+    int rc = CKPT_OK;
+
+    if (type->biased)
+        rc = hfp_bias(m, "attention_bias", "layers.0.self_attn.q_proj.bias", "attention");
+    if (rc == CKPT_OK && type->mlp_biased)
+        rc = hfp_bias(m, "mlp_bias", "layers.0.mlp.up_proj.bias", "MLP");
+    return rc;
 }
 
 /* Compare the sizes of config.json with the first layer and the embedding. */

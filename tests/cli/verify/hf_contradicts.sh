@@ -11,7 +11,7 @@ with open('model/config.json', 'w') as f:
 PY
 cp -R "$FIXTURES/gguf_llama_deep/hf" model && chmod -R u+w model
 for change in '{}' '{"num_hidden_layers": 4}' '{"num_hidden_layers": 10}' '{"model_type": "mixtral", "num_local_experts": 4}' \
-    '{"architectures": ["LlamaForSequenceClassification"]}' '{"attention_bias": true}'; do
+    '{"architectures": ["LlamaForSequenceClassification"]}' '{"attention_bias": true}' '{"mlp_bias": true}'; do
     python3 with.py "$FIXTURES/gguf_llama_deep/hf/config.json" "$change"
     ckpt verify model > said
     echo "$change: status $?"
