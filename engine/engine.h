@@ -104,6 +104,7 @@ typedef struct zt_about {
     bool with_optimizer;  /* moments, steps, schedule and scaler were restored too */
     int64_t optimizer_updates, updates; /* of the checkpoint, see zt_loaded */
     const char *replaced;               /* see zt_loaded */
+    bool fresh_schedule;                /* see zt_loaded */
     // differences from the model of the loaded weights in unlike_path, and from the samples of the
     // resumed run: "heads of the model 4 4 8 (now: 2 2 16)"; "": none
     const char *unlike_path, *unlike_model, *unlike_data;

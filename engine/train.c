@@ -298,6 +298,7 @@ void zt_engine_about(const zt_engine *e, zt_about *out)
                       .positions = e->model_config.positions,
                       .reach = zt_model_config_reach(&e->model_config),
                       .replaced = e->loaded.replaced,
+                      .fresh_schedule = e->loaded.fresh_schedule,
                       .unlike_path = e->unlike_path,
                       .unlike_model = e->unlike_model,
                       .unlike_data = e->unlike_data};

@@ -605,7 +605,7 @@ static int ld_state(ld_loader *l, zt_loaded *out, ckpt_err *err)
     rc = zt_comm_agree(l->zero->comm, rc, err);
     if (rc != CKPT_OK)
         return rc;
-    rc = zt_restore(l->zero, l->map->states.at[0], l->from, step, out->replaced, err);
+    rc = zt_restore(l->zero, l->map->states.at[0], l->from, step, out, err);
     rc = zt_comm_agree(l->zero->comm, rc, err);
     out->optimizer_updates = step;
     out->updates = l->zero->global_steps - l->zero->skipped;

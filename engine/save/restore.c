@@ -329,6 +329,15 @@ static void rs_last(const ckpt_value *saved, int64_t *last)
     rs_int(saved, "last_batch_iteration", last);
 }
 
+/* True if a run that made updates without a schedule continues with one. */
+static bool rs_is_fresh(const zt_zero *z, const ckpt_state *state)
+{
+    const ckpt_value *saved = ckpt_value_get(state->model, "lr_scheduler");
+
+    return z->schedule.type != ZT_SCHEDULE_NONE && !state->foreign && z->updates > 0 &&
+           (!saved || saved->kind == CKPT_V_NONE);
+}
+
 static int rs_schedule(zt_zero *z, const ckpt_state *state, bool groups, ckpt_err *err)
 {
     const ckpt_value *saved = ckpt_value_get(state->model, "lr_scheduler");
@@ -419,7 +428,7 @@ static int rs_counter(const ckpt_state *state, const char *key, int64_t *out, ck
 }
 
 int zt_restore(zt_zero *z, const ckpt_state *state, const ckpt_tensor *const *from, int64_t step,
-               char replaced[ZT_REPLACED], ckpt_err *err)
+               zt_loaded *out, ckpt_err *err)
 {
     bool groups = false;
     int64_t batch = z->config->train_batch;
@@ -446,8 +455,9 @@ int zt_restore(zt_zero *z, const ckpt_state *state, const ckpt_tensor *const *fr
     rc = rs_groups(z, state, from, &groups, err);
     if (rc == CKPT_OK)
         rc = rs_schedule(z, state, groups, err);
-    replaced[0] = 0;
+    out->fresh_schedule = rs_is_fresh(z, state);
+    out->replaced[0] = 0;
     if (rc == CKPT_OK && groups)
-        rs_list_replaced(z, replaced);
+        rs_list_replaced(z, out->replaced);
     return rc == CKPT_OK ? rs_scaler(z, state, err) : rc;
 }

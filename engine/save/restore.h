@@ -12,13 +12,12 @@
  *
  * from    per parameter of the model its tensor in the checkpoint, or NULL
  * step    the optimizer's step count, or -1 if the checkpoint has none
- * replaced  gets the settings that the configuration names and that the checkpoint has with other
- *         values, which the run uses; "": none
+ * out     gets `replaced` and `fresh_schedule`
  * Errors  CKPT_EFORMAT: an impossible counter or setting; CKPT_EUNSUPPORTED: a setting that this
  *         optimizer does not have; CKPT_EMISMATCH: parameters from groups with different settings
  *         are in one group now; CKPT_ELIMIT
  */
 int zt_restore(zt_zero *z, const ckpt_state *state, const ckpt_tensor *const *from, int64_t step,
-               char replaced[ZT_REPLACED], ckpt_err *err);
+               zt_loaded *out, ckpt_err *err);
 
 #endif

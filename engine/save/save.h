@@ -106,6 +106,7 @@ typedef struct zt_loaded {
     int64_t optimizer_updates, updates;
     size_t n_missing, n_unknown; /* not_strict */
     char replaced[ZT_REPLACED];  /* settings of the configuration that have no effect, or "" */
+    bool fresh_schedule; /* the checkpoint has no state of a schedule, so it begins at step 0 */
 } zt_loaded;
 
 /*

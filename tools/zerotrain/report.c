@@ -400,6 +400,12 @@ static void rp_resumed(const report *r)
                 "zerotrain: warning: %s: the optimizer continues with the checkpoint's settings: "
                 "%s; --module-only begins a new run with the settings of the configuration\n",
                 r->told->run.load, a->replaced);
+    if (a->rank == 0 && a->with_optimizer && a->fresh_schedule)
+        fprintf(stderr,
+                "zerotrain: warning: %s: has no state of a schedule, so the scheduler of the "
+                "configuration begins at its first step, although the run has made %" PRId64
+                " updates\n",
+                r->told->run.load, a->updates);
     if (a->rank == 0 && a->unlike_data[0])
         fprintf(stderr,
                 "zerotrain: warning: %s: was saved by a run with other samples: %s; this run may "

@@ -28,3 +28,8 @@ config ds.json Lamb '"lr": 0.001' ''
 train --quiet --max-steps 2 --save lamb
 go Lamb '"lr": 0.001' '' --load lamb
 go AdamW '"lr": 0.001' '' --load lamb
+echo "--- a schedule that the saved run did not have"
+config ds.json AdamW '"lr": 0.001' ''
+train --quiet --max-steps 2 --save plain
+go AdamW '"lr": 0.001' "$schedule" --load plain
+go AdamW '"lr": 0.001' "$schedule" --load plain --module-only
