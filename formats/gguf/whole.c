@@ -239,6 +239,34 @@ static bool gz_is_plain(const ckpt_map *map, const char *arch)
     return is && gz_is_model(map);
 }
 
+/*
+ * Report a key of 0 that is a size of tensors that are here; models without attention have no
+ * heads, and say 0.
+ */
+static int gz_zeros(ckpt_map *map, const char *name, const char *arch, ckpt_err *err)
+{
+    static const struct {
+        const char *key, *tensor;
+    } sizes[] = {{"block_count", "blk.0.attn_norm.weight"},
+                 {"embedding_length", "token_embd.weight"},
+                 {"attention.head_count", "blk.0.attn_q.weight"},
+                 {"attention.head_count", "blk.0.attn_qkv.weight"},
+                 {"attention.head_count_kv", "blk.0.attn_k.weight"}};
+    int rc = CKPT_OK;
+
+    for (size_t i = 0; rc == CKPT_OK && gz_is_model(map) && i < sizeof sizes / sizeof *sizes; i++) {
+        const ckpt_key *k = gz_key(map, arch, sizes[i].key);
+        int64_t n = 1;
+        if (k && !k->list && ckpt_value_as_int(k->value, &n) && n == 0 &&
+            gz_tensor(map, sizes[i].tensor))
+            rc = ckpt_map_problem(map, CKPT_EFORMAT, err,
+                                  "%s: the key %s.%s is 0, but the tensor %s is here: correct the "
+                                  "model's configuration, and convert it again",
+                                  name, arch, sizes[i].key, sizes[i].tensor);
+    }
+    return rc;
+}
+
 int ckpt_gguf_blocks(ckpt_map *map, const char *name, ckpt_err *err)
 {
     assert(map && name);
@@ -252,8 +280,9 @@ int ckpt_gguf_blocks(ckpt_map *map, const char *name, ckpt_err *err)
         return CKPT_OK;
     arch = arch_key->value->as.text.at;
     known = gz_number(map, arch, "block_count");
-    if (known == 0 || known > GZ_MOST)
-        return CKPT_OK;
+    rc = gz_zeros(map, name, arch, err);
+    if (rc != CKPT_OK || known == 0 || known > GZ_MOST)
+        return rc;
     uneven = gz_uneven(map, arch);
     rc = gz_count(map, known, &here, &past, err);
     if (rc != CKPT_OK || past == 0)

@@ -53,3 +53,20 @@ for model in 10 1; do
     ckpt convert -q $model out --to hf --force 2>&1
     echo "status $?"
 done
+echo "-- sizes of 0 that reach a GGUF file by --config, and in a file that another program wrote"
+ckpt convert -q "$FIXTURES/gguf_llama_deep/hf" whole.gguf 2>/dev/null
+python3 - "$FIXTURES/gguf_llama_deep/hf/config.json" <<'END'
+import json, struct, sys
+config = json.load(open(sys.argv[1]))
+json.dump({**config, 'num_attention_heads': 0}, open('zero.json', 'w'))
+raw, key = open('whole.gguf', 'rb').read(), b'llama.attention.head_count'
+at = raw.index(struct.pack('<Q', len(key)) + key) + 8 + len(key) + 4
+open('zero.gguf', 'wb').write(raw[:at] + bytes(4) + raw[at + 4:])
+END
+ckpt convert -q "$FIXTURES/gguf_llama_deep/hf" zero2.gguf --config zero.json 2>&1
+echo "status $?"
+ckpt verify -q zero.gguf 2>&1
+echo "status $?"
+ckpt convert -q zero.gguf zero3.gguf 2>&1
+echo "status $?"
+ls zero2.gguf zero3.gguf 2>/dev/null
