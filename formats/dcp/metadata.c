@@ -234,9 +234,19 @@ static int dmd_entries_read(dmd_reader *r, const ckpt_value *storage)
     return rc;
 }
 
-/* The position of an entry, and whether it has no axes. */
+/* Fail if two entries have this name, of parts.text, and the same offset. */
+static int dmd_repeats(dmd_reader *r, uint32_t name)
+{
+    bool repeats = false;
+    int rc = ckpt_dcp_lookup_repeats(&r->lookup, name, &repeats, r->err);
+
+    return repeats ? dmd_fail(r, "storage_data repeats a chunk", &r->parts.text.at[name]) : rc;
+}
+
+/* The position of an entry, its name, and whether it has no axes. */
 typedef struct dmd_spot {
     ckpt_dcp_place place;
+    uint32_t name; /* index in parts.text */
     bool object;
 } dmd_spot;
 
@@ -296,27 +306,21 @@ static int dmd_apart(dmd_reader *r)
     for (size_t i = r->first_entry; i < all->n; i++) {
         const ckpt_dcp_entry *e = &all->at[i];
         if (e->listed)
-            spot[n++] = (dmd_spot){{e->file, e->at, e->n}, e->offset == CKPT_INDEX_NONE};
+            spot[n++] = (dmd_spot){{e->file, e->at, e->n}, e->name, e->offset == CKPT_INDEX_NONE};
     }
     qsort(spot, n, sizeof *spot, dmd_by_place);
     for (size_t i = 1; rc == CKPT_OK && i < n; i++) {
         const ckpt_dcp_place *b = &spot[i].place;
-        if (dmd_overlaps(&spot[i - 1], &spot[i]))
+        if (!dmd_overlaps(&spot[i - 1], &spot[i]))
+            continue;
+        rc = dmd_repeats(r, spot[i].name);
+        if (rc == CKPT_OK)
             rc = ckpt_fail(r->err, CKPT_EMISMATCH,
                            "%s: two entries of %.200s overlap at offset %" PRIu64, r->path,
                            r->parts.text.at[b->file].at, b->at);
     }
     ckpt_free(spot);
     return rc;
-}
-
-/* Fail if two entries have this name, of parts.text, and the same offset. */
-static int dmd_repeats(dmd_reader *r, uint32_t name)
-{
-    bool repeats = false;
-    int rc = ckpt_dcp_lookup_repeats(&r->lookup, name, &repeats, r->err);
-
-    return repeats ? dmd_fail(r, "storage_data repeats a chunk", &r->parts.text.at[name]) : rc;
 }
 
 /* Find the entry of an item's chunk, or of an object. */
@@ -676,10 +680,10 @@ static int dmd_read(dmd_reader *r, const ckpt_value *root)
     int rc = dmd_entries_read(r, dmd_attr(root, "storage_data"));
 
     if (rc == CKPT_OK)
-        rc = dmd_apart(r);
-    if (rc == CKPT_OK)
         rc = ckpt_dcp_lookup_make(&r->lookup, &r->out->entry, r->first_entry, r->parts.text.n,
                                   r->err);
+    if (rc == CKPT_OK)
+        rc = dmd_apart(r);
     if (rc == CKPT_OK)
         rc = dmd_items(r, dmd_attr(root, "state_dict_metadata"));
     if (rc == CKPT_OK)

@@ -111,9 +111,13 @@ class Operations(Case):
         proof = ckpt.prove(out, Z3)
         self.assertFalse(proof.proved)
         self.assertEqual({d['what'] for d in proof.differences}, {'missing'})
+        copy = os.path.join(folder, 'copy.safetensors')
+        shutil.copyfile(out, copy)
         ckpt.merge([out, out], merged)
         self.assertIn('rounding', ckpt.prove(merged, [out, out]).tolerance)
-        self.assertTrue(ckpt.prove(merged, {out: 0.5}, method='linear', tolerance=0).proved)
+        self.assertTrue(ckpt.prove(merged, {out: 0.5, copy: 0.5}, method='linear', tolerance=0).proved)
+        with self.assertRaises(ckpt.UsageError):
+            ckpt.prove(merged, {out: 0.5}, method='linear')
         ckpt.reshard(Z3, run, world=2, stage=2)
         self.assertEqual(ckpt.prove(run, Z3).command[-4:], ['--world', '2', '--stage', '2'])
         with self.assertRaises(ckpt.MissingError):
