@@ -134,6 +134,7 @@ typedef struct zt_standing {
     uint64_t peak;       /* most bytes of device memory that were in use at once */
     char attention[200]; /* what has computed it on the GPU; "": a processor, or not known */
     double seconds[ZT_T_COUNT];
+    zt_home_times home; /* of updates on the host, with offload_optimizer beside a GPU */
     /* tokens of all ranks, and seconds, of all updates but the first, which allocates memory */
     uint64_t paced_tokens;
     double paced_seconds;

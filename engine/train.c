@@ -326,6 +326,7 @@ void zt_engine_standing(const zt_engine *e, zt_standing *out)
     if (!e->device->host)
         zt_cuda_attends(e->device, out->attention, sizeof out->attention);
     memcpy(out->seconds, e->seconds, sizeof out->seconds);
+    zt_zero_home_times(e->zero, &out->home);
     out->paced_tokens = e->paced_tokens;
     out->paced_seconds = e->paced_seconds;
     out->made = e->made;

@@ -13,6 +13,7 @@
  */
 #include <assert.h>
 #include <pthread.h>
+#include <time.h>
 
 #include "engine/zero/own.h"
 
@@ -40,8 +41,18 @@ typedef struct zr_home {
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     bool locks, threaded, stop;
+    zt_home_times times;
     ckpt_err err; /* failure of the thread */
 } zr_home;
+
+/* Seconds, monotonic. */
+static double hm_now(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 /* ---- the thread ---- */
 
@@ -61,8 +72,10 @@ static void *hm_worker(void *ctx)
         if (s->state != HM_READY)
             break;
         pthread_mutex_unlock(&h->lock);
+        const double from = hm_now();
         int rc = zr_update_piece(h->zero, zr_of(h->zero)->home, h->part, &s->piece, &err);
         pthread_mutex_lock(&h->lock);
+        h->times.update += hm_now() - from;
         if (rc != CKPT_OK && h->err.code == CKPT_OK)
             h->err = err;
         s->state = HM_DONE;
@@ -191,8 +204,10 @@ static void hm_settle(zr_home *h, hm_slot *s)
     while (s->state == HM_READY)
         pthread_cond_wait(&h->done, &h->lock);
     pthread_mutex_unlock(&h->lock);
+    const double from = hm_now();
     if (s->state == HM_DONE && s->to)
         z->device->ops->put(z->device, s->to, s->low, zr_bytes(s->piece.low_dtype, s->piece.n));
+    h->times.copies += hm_now() - from;
     s->state = HM_IDLE;
 }
 
@@ -210,8 +225,10 @@ static void hm_give(zr_home *h, hm_slot *s, const zt_piece *all, uint64_t at, ui
     s->to = !all->low ? NULL : zr_at(all->low, all->low_dtype, at);
     s->piece.low = !s->to ? NULL : s->low;
     s->piece.g = s->grad;
+    const double from = hm_now();
     d->ops->get(d, s->grad, (const char *)all->g + zr_bytes(all->g_dtype, at),
                 zr_bytes(all->g_dtype, n));
+    h->times.copies += hm_now() - from;
     pthread_mutex_lock(&h->lock);
     s->state = HM_READY;
     pthread_cond_signal(&h->work);
@@ -238,6 +255,14 @@ int zr_home_update(zt_zero *z, uint32_t part, const zt_piece *piece, ckpt_err *e
     if (h->err.code != CKPT_OK)
         return ckpt_fail(err, h->err.code, "%s", h->err.text);
     return zt_device_check(zr_of(z)->home, err);
+}
+
+void zt_zero_home_times(const zt_zero *z, zt_home_times *out)
+{
+    const zr_home *h = zr_of(z)->homes;
+
+    // the thread has nothing to do between updates
+    *out = h ? h->times : (zt_home_times){0};
 }
 
 /* ---- copies between weights and masters ---- */

@@ -180,4 +180,18 @@ typedef struct zt_memory {
 } zt_memory;
 void zt_zero_memory(const zt_zero *z, zt_memory *out);
 
+/*
+ * Seconds of all updates so far with state offloaded from a GPU; both run at the same time.
+ *
+ * update  of the host's computation
+ * copies  of gradients to the host and weights back; without a wait for the GPU before an update,
+ *         the first copy contains it
+ */
+typedef struct zt_home_times {
+    double update, copies;
+} zt_home_times;
+
+/* The times; zeros without such state.  Not during an update. */
+void zt_zero_home_times(const zt_zero *z, zt_home_times *out);
+
 #endif

@@ -7,9 +7,10 @@
 Both programs get the same shape of model, batch and sequence, random tokens, AdamW with fp32 masters, no dropout.  Each turn is a
 process of its own; the first third of its steps does not count (compiling, first allocations).  Figures: the median of tokens/s, and
 MFU: the share of the GPU's dense bf16 peak that 6 N + 12 L d T operations a token are (Chowdhery et al. 2022, appendix B; N without
-positions), recomputation not counted.  --plugin runs zerotrain a second time with that plugin, --cudnn with attention by cuDNN (ZEROTRAIN_ATTENTION=cudnn); --turns 2 repeats
-all in turns.  A
-last run of the first model prints its profile and saves a checkpoint with all optimizer state into memory (/dev/shm where it has room).  --time is the limit of all turns
+positions), recomputation not counted.  A model with its optimizer offloaded to the host recomputes activations; its profile shows
+the time of the host's updates beside that of the copies.  --plugin runs zerotrain a second time with that plugin, --cudnn with
+attention by cuDNN (ZEROTRAIN_ATTENTION=cudnn); --turns 2 repeats all in turns.  A last run of the first model prints its profile
+and saves a checkpoint with all optimizer state into memory (/dev/shm where it has room).  --time is the limit of all turns
 together: what does not fit is skipped, and the script says so, as it does of peers that are not installed.
 """
 import argparse
@@ -54,8 +55,13 @@ BERT = {'batch': 128, 'seq': 128, 'config': {
 MODELS = {'124M': gpt2(12, 768, 12, 16), '350M': gpt2(24, 1024, 16, 8), '1.3B': gpt2(24, 2048, 16, 8), 'BERT': BERT,
           'Llama-3.2-1B': llama('llama', 16, 2048, 8192, 32, 8, 128256, 4, 2048),
           'Qwen2.5-0.5B': llama('qwen2', 24, 896, 4864, 14, 2, 151936, 16, 1024),
-          'Qwen2.5-1.5B': llama('qwen2', 28, 1536, 8960, 12, 2, 151936, 8, 1024), 'tiny': gpt2(2, 64, 2, 2)}
+          'Qwen2.5-1.5B': llama('qwen2', 28, 1536, 8960, 12, 2, 151936, 8, 1024),
+          # masters and moments in the host's memory: 84 GB
+          'Llama-2-7B': dict(llama('llama', 32, 4096, 11008, 32, 32, 32000, 4, 1024), offload=True),
+          'tiny': gpt2(2, 64, 2, 2)}
+MODELS['Llama-2-7B']['config'].update(tie_word_embeddings=False, max_position_embeddings=4096, rope_theta=10000.0)
 MODELS['tiny']['seq'] = 32
+MODELS['tiny-offload'] = dict(MODELS['tiny'], offload=True)
 PEAK = (('H100', 989e12), ('H200', 989e12), ('A100', 312e12), ('L40S', 362e12), ('4090', 165e12))  # makers' figures, dense bf16
 
 
@@ -77,7 +83,8 @@ def parameters(c):
     if c['model_type'] in ('gpt2', 'bert'):
         return c['vocab_size'] * width + layers * (12 * width * width + 13 * width) + 2 * width
     heads = width * c['num_key_value_heads'] // c['num_attention_heads']
-    return c['vocab_size'] * width + layers * (2 * width * width + 2 * width * heads + 3 * width * c['intermediate_size'])
+    tables = 1 if c['tie_word_embeddings'] else 2
+    return tables * c['vocab_size'] * width + layers * (2 * width * width + 2 * width * heads + 3 * width * c['intermediate_size'])
 
 
 def mfu(model, speed, name):
@@ -118,9 +125,14 @@ def ours(a, model, steps, limit, plugin=None, attention=None, more=()):
             with open(os.path.join(work, name), 'w') as f:
                 json.dump(content, f)
             return os.path.join(work, name)
-        config = path('ds.json', {'train_micro_batch_size_per_gpu': model['batch'], 'gradient_accumulation_steps': 1,
-                                  'bf16': {'enabled': True}, 'optimizer': {'type': 'AdamW', 'params': {'lr': 1e-4}},
-                                  'zero_optimization': {'stage': 2}, 'steps_per_print': 1, 'gradient_clipping': 1.0})
+        ds = {'train_micro_batch_size_per_gpu': model['batch'], 'gradient_accumulation_steps': 1, 'bf16': {'enabled': True},
+              'optimizer': {'type': 'AdamW', 'params': {'lr': 1e-4}}, 'zero_optimization': {'stage': 2}, 'steps_per_print': 1,
+              'gradient_clipping': 1.0}
+        if 'offload' in model:
+            ds['zero_optimization']['offload_optimizer'] = {'device': 'cpu'}
+            ds['activation_checkpointing'] = {}
+            more = [*more, '--profile']
+        config = path('ds.json', ds)
         metrics = os.path.join(work, 'metrics')
         env = dict(os.environ, **({'ZEROTRAIN_CUDA_PLUGIN': plugin} if plugin else {}), **({'ZEROTRAIN_ATTENTION': attention} if attention else {}))
         p = subprocess.run([os.path.join(a.bin, 'zerotrain'), '--device', a.device, '--deepspeed_config', config, '--model',
@@ -258,12 +270,14 @@ def turn(a, name, who, left):
     try:
         if limit < 10:
             raise RuntimeError('no time is left')
+        if who == 'torch' and 'offload' in MODELS[name]:
+            raise RuntimeError('it keeps its optimizer on the GPU, where this model has no room for it')
         if who == 'torch':
             return peer(a, name, limit)
         got = ours(a, shape(a, name), a.steps, limit, os.path.abspath(a.plugin) if who == 'other' else None,
                    who if who == 'cudnn' else None, ['--profile'] if who == 'cudnn' else [])
-        if who == 'cudnn':
-            print('\n'.join(x for x in got['text'].splitlines() if 'attention' in x), flush=True)
+        if who == 'cudnn' or 'offload' in MODELS[name]:
+            print('\n'.join(x for x in got['text'].splitlines() if re.search('attention by|offloaded|TFLOP|: update', x)), flush=True)
         return got
     except (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired) as x:
         print('%-13s %-6s skipped: %s' % (name, who, str(x)[-300:]), flush=True)

@@ -10,6 +10,7 @@ communicator.
 """
 import argparse
 import os
+import re
 import sys
 import time
 
@@ -149,6 +150,17 @@ class Checks:
         return [] if status and status > 0 and text in err else ['exit %s: %s' % (status, err[-300:])]
 
 
+    def offload_times(self):
+        """A profile shows the time of updates on the host, and only where there are any."""
+        problems = []
+        for zero, wanted in (({'offload_optimizer': {'device': 'cpu'}}, True), ({}, False)):
+            status, _, err = self.w.run(1, ['--deepspeed_config', self.w.write('ds.json', ds_config(2, 2, kind='bf16', zero=zero)), '--model',
+                                            self.models['gpt2'], '--data', self.data, '--max-steps', 2, '--device', 'cuda', '--profile'])
+            times = re.findall('offloaded optimizer: the host updates for ([0-9.]+) s, copies beside it take ([0-9.]+) s', err)
+            if status != 0 or len(times) != int(wanted):
+                problems.append('%s: exit %s, %s' % (zero, status, err[-400:]))
+        return problems
+
     def slots(self):
         """--slots, which the launcher makes of --include: each rank takes the GPU of its number, or says that there is none."""
         problems = []
@@ -199,6 +211,7 @@ def cases(c, w):
         yield 'offload to the host in pieces, stage %d, %s' % (stage, kind), lambda s=stage, k=kind: c.same(2, ds_config(s, 2, 2, k, small))
     yield 'offload to the host, sub-groups', lambda: c.same(2, ds_config(3, 2, 1, 'bf16', {**cpu, 'sub_group_size': 1500}))
     yield 'offload to the host, Muon', lambda: c.same(1, {**ds_config(2, 2, 1, 'bf16', cpu), **optimizer('Muon')})
+    yield 'offload to the host, times', c.offload_times
     yield 'offload to files', lambda: c.same(2, ds_config(3, 2, 2, 'bf16', {**nvme, 'sub_group_size': 3000}))
     yield 'offload of weights', lambda: c.refused(ds_config(3, 2, zero={'offload_param': {'device': 'cpu'}}), 'offload_param')
     yield 'no such device', lambda: c.refused(ds_config(1, 2), 'cpu, cuda or auto', '--device', 'tpu')

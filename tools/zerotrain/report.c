@@ -616,6 +616,11 @@ void report_profile(const report *r)
     for (int i = 0; i < ZT_T_COUNT; i++)
         fprintf(stderr, "profile: %-22s %8.3f s %5.1f %%\n", name[i], now.seconds[i],
                 sum > 0 ? 100 * now.seconds[i] / sum : 0);
+    if (now.home.update > 0)
+        fprintf(stderr,
+                "profile: offloaded optimizer: the host updates for %.3f s, copies beside it take "
+                "%.3f s\n",
+                now.home.update, now.home.copies);
     fprintf(stderr,
             "profile: bytes of this rank: weights %" PRIu64 ", masters %" PRIu64
             ", optimizer state %" PRIu64 ", gradients %" PRIu64 ", buffers %" PRIu64
