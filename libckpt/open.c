@@ -624,13 +624,12 @@ int ckpt_open(ckpt_map **out, const char *path, const ckpt_open_opts *opts, ckpt
         rc = open_require_crc(map, err);
     if (rc == CKPT_OK)
         rc = open_seen(map, err);
-    if (rc != CKPT_OK) {
+    if (rc == CKPT_OK)
+        map->outline = opts->outline; // now, because drivers read small tensors
+    else
         ckpt_map_free(map);
-        return rc;
-    }
-    map->outline = opts->outline; // now, because drivers read small tensors
-    *out = map;
-    return CKPT_OK;
+    *out = rc == CKPT_OK ? map : NULL;
+    return rc;
 }
 
 /* Check and complete the caller's input. */
