@@ -560,13 +560,27 @@ static const ckpt_value *avg_value(const ckpt_value *v, const char *path, size_t
     return NULL;
 }
 
+/* True in *zero if an integer of one element is 0, whatever its dtype. */
+static int avg_is_zero(const avg_work *w, const ckpt_tensor *t, bool *zero)
+{
+    uint8_t bytes[16] = {0};
+    int rc = CKPT_OK;
+
+    *zero = ckpt_tensor_bytes(t) <= sizeof bytes;
+    if (*zero)
+        rc = ckpt_tensor_read(w->map, t, t->dtype, bytes, w->err);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        *zero = *zero && bytes[i] == 0;
+    return rc;
+}
+
 /* Refuse a copy that counts its updates and has none, as a tensor or as a number. */
 static int avg_counts(const avg_work *w, int copy)
 {
     const avg_path *p = &w->path[copy];
     const ckpt_value *of = avg_value(w->map->values, p->at, p->n);
     const ckpt_dict all = ckpt_value_map(of);
-    int64_t n = 1;
+    bool zero = false;
     int rc = CKPT_OK;
 
     for (size_t i = 0; rc == CKPT_OK && i < w->map->tensors.n; i++) {
@@ -575,8 +589,8 @@ static int avg_counts(const avg_work *w, int copy)
         if (w->item[i].copy != copy || t->n_elems != 1 || !avg_is_count(t->name) ||
             (kind != CKPT_IS_INT && kind != CKPT_IS_UINT))
             continue;
-        rc = ckpt_tensor_read(w->map, t, CKPT_I64, &n, w->err);
-        if (rc == CKPT_OK && n == 0)
+        rc = avg_is_zero(w, t, &zero);
+        if (rc == CKPT_OK && zero)
             rc = avg_empty(w, t->name);
     }
     for (uint64_t i = 0; rc == CKPT_OK && i < all.n; i++) {

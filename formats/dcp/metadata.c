@@ -207,6 +207,7 @@ static int dmd_add_entry(dmd_reader *r, const ckpt_value *index, const ckpt_valu
         if (!to)
             return ckpt_fail_memory(r->err);
         *to = e;
+        r->parts.open = false; // a later INFO is not of this entry
         key = (uint32_t)all->n - 1;
     }
     all->at[key].listed = true;
@@ -723,6 +724,7 @@ static int dmd_pickle(dmd_reader *r, ckpt_arena **scratch, ckpt_pickle *out)
                        r->path, n, DMD_MAX_BYTES);
     r->parts.kept = r->arena;
     r->parts.out = r->out;
+    r->parts.first_list = (uint32_t)r->out->list.n;
     if (rc == CKPT_OK && !(*scratch = ckpt_arena_new(DMD_ARENA_FREE + n * DMD_ARENA_RATE)))
         rc = ckpt_fail_memory(r->err);
     if (rc == CKPT_OK)

@@ -77,7 +77,8 @@ uint32_t ckpt_dcp_enter_list(ckpt_dcp_parts *parts, const uint64_t *at, uint32_t
     uint32_t hash, found;
     ckpt_dcp_list *to;
 
-    for (uint32_t i = 0; i < 2; i++) {
+    // lists of another folder are not in by_list, so that they would be entered again
+    for (uint32_t i = 0; i < 2 && guess >= parts->first_list; i++) {
         if (guess < lists->n && i < lists->n - guess && dpr_same_list(parts, guess + i, &key))
             return guess + i;
     }

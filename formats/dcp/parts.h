@@ -35,6 +35,7 @@ typedef struct ckpt_dcp_parts {
     ckpt_index by_text, by_list;
     /* the last name and the last file: names often follow in the same order, files repeat */
     uint32_t last_name, last_file;
+    uint32_t first_list; /* index of the first list of this .metadata */
     /* the last lists: sizes repeat, and tensors of one shape have the same offsets */
     uint32_t last_size, last_start, last_offset;
     bool open;         /* the last entry is a KEY whose INFO was not read yet */

@@ -112,22 +112,12 @@ static const gz_uniform *gz_uniform_of(const char *arch)
 /* Report a tensor that one block lacks; uniform: all blocks have the same names. */
 static int gz_gap(ckpt_map *map, const char *name, bool uniform, ckpt_err *err)
 {
-    // the projections that all architectures with keys and values have
-    const ckpt_stack stack = {.prefix = "blk",
-                              .n_prefix = 3,
-                              .uniform = uniform,
-                              .listed = {"attn_q attn_k attn_v attn_output"}};
+    const ckpt_stack stack = {.prefix = "blk", .n_prefix = 3, .uniform = uniform};
     ckpt_gap gap;
     int rc = ckpt_gap_find(map, &stack, &gap, err);
 
     if (rc != CKPT_OK || !gap.found)
         return rc;
-    if (gap.alone)
-        return ckpt_map_problem(map, CKPT_EMISSING, err,
-                                "%s: blk.%" PRIu64 ".%s is missing, but the other projections of "
-                                "this attention are here: a part of the model is missing; copy or "
-                                "convert it again",
-                                name, gap.layer, gap.key);
     return ckpt_map_problem(map, CKPT_EMISSING, err,
                             "%s: blk.%" PRIu64 ".%s is missing, but block %" PRIu64
                             " has it: a part of the model is missing; copy or convert it again",

@@ -98,27 +98,6 @@ const ckpt_hf_layer_names *ckpt_hf_layer_row(const ckpt_value *config, const cha
     return NULL;
 }
 
-/* Types of decoders in which not all layers have the names that all models of the type have
- * (tests/interop/uniform_layers.py). */
-static const char hft_differ[] =
-    "funnel gemma4_text gemma4_unified_text jamba kimi_linear lfm2_moe modernbert "
-    "modernbert-decoder olmo_hybrid prophetnet rwkv unispeech unispeech-sat wav2vec2 "
-    "wav2vec2-conformer";
-
-const char *ckpt_hf_layer_names_of_each(const ckpt_value *config)
-{
-    const char *type = "";
-    bool part;
-    const ckpt_hf_layer_names *row = ckpt_hf_layer_row(config, &type, &part);
-
-    // rows of encoders with decoders list the names of both
-    if (!row || part || strstr(row->needed, "encoder") || strstr(row->needed, "layer.#.") ||
-        strstr(row->needed, "longformer") || hft_has(hft_differ, type, strlen(type)) ||
-        ckpt_value_get(config, "auto_map") || ckpt_hf_quantization(config))
-        return NULL;
-    return row->needed;
-}
-
 /* The first weight that the row needs: the language model's layers begin as its name does. */
 static const char *hft_main(const ckpt_map *map, const ckpt_hf_layer_names *row, size_t *n_prefix)
 {

@@ -177,20 +177,18 @@ static int hfc_kinds(const ckpt_value *config, uint32_t **kinds, size_t *n, ckpt
 }
 
 /*
- * The names that each of `said` layers has, as ckpt_stack.needed; NULL: the type is not known, or
- * its layers may have other names.
+ * The names that each of `said` layers has, as ckpt_stack.needed; NULL: the layers of a kind are not
+ * known to have the same.
  */
 static int hfc_needed(const char ***out, const ckpt_map *map, const ckpt_value *config,
                       uint64_t said, ckpt_err *err)
 {
     static const char draft[] = "fc.weight"; // a draft head of EAGLE lacks norms of its type
     const ckpt_value *types = hfc_layer_types(config);
-    const char *all = ckpt_hf_layer_names_of_each(config);
     int64_t period = 0;
-    const bool by_kind = ckpt_hf_uniform_kinds(config, &period);
 
     *out = NULL;
-    if ((!all && !by_kind) || said > CKPT_HF_LAYERS / 64 ||
+    if (!ckpt_hf_uniform_kinds(config, &period) || said > CKPT_HF_LAYERS / 64 ||
         ckpt_map_index(map, draft, sizeof draft - 1) != SIZE_MAX)
         return CKPT_OK;
     *out = ckpt_alloc(said * sizeof **out);
@@ -201,7 +199,7 @@ static int hfc_needed(const char ***out, const ckpt_map *map, const ckpt_value *
         const bool known = listed || period > 0;
         const bool full = listed ? ckpt_value_is(types->as.seq.at[i], "full_attention")
                                  : known && (i + 1) % (uint64_t)period == 0;
-        (*out)[i] = by_kind ? (known ? ckpt_hf_kind_names(config, full) : NULL) : all;
+        (*out)[i] = known ? ckpt_hf_kind_names(config, full) : NULL;
     }
     return CKPT_OK;
 }
@@ -256,7 +254,7 @@ static int hfc_gaps(ckpt_map *map, const ckpt_hf_stack_vec *all, const ckpt_valu
     uint32_t *kinds = NULL;
     const char *type = "", **needed = NULL;
     bool part;
-    const ckpt_hf_layer_names *row = ckpt_hf_layer_row(config, &type, &part);
+    (void)ckpt_hf_layer_row(config, &type, &part);
     size_t n = 0;
     int rc = CKPT_OK;
 
@@ -278,14 +276,9 @@ static int hfc_gaps(ckpt_map *map, const ckpt_hf_stack_vec *all, const ckpt_valu
                             .uniform =
                                 (uniform || (by_kind && n > 0)) && ckpt_hf_stack_is_layers(s),
                             .idle = hfc_said(config, idle) > 0};
-        // an MLP of HY-V4 may have no gate (tests/interop/uniform_layers.py)
-        if (row && strcmp(type, "hy_v4") != 0 && ckpt_hf_stack_is_layers(s) &&
-            !hfc_is_of(s, &hfc_draft)) {
-            stack.listed[0] = row->needed;
-            stack.listed[1] = row->more;
+        if (ckpt_hf_stack_is_layers(s) && !hfc_is_of(s, &hfc_draft)) {
             stack.needed = needed;
             stack.n_needed = needed ? said : 0;
-            stack.lone = by_kind;
         }
         // layers with and without a window have the same names
         stack.n_kind = uniform && stack.uniform ? 0 : n;

@@ -102,7 +102,8 @@ bool ckpt_hf_uniform_kinds(const ckpt_value *config, int64_t *period);
 
 /*
  * Names, separated by blanks, that each layer with full attention (else: with another entry of
- * layer_types) of a model of ckpt_hf_uniform_kinds has; NULL: it is of another type.
+ * layer_types) of a model of ckpt_hf_uniform_kinds has; NULL: it is of another type, or they are not
+ * known.
  */
 const char *ckpt_hf_kind_names(const ckpt_value *config, bool full);
 
@@ -115,12 +116,6 @@ const char *ckpt_hf_kind_other(const ckpt_value *config);
  * Errors  CKPT_EFORMAT, recorded as a finding if the map collects them
  */
 int ckpt_hf_numbers(ckpt_map *map, const ckpt_value *config, ckpt_err *err);
-
-/*
- * Names, separated by blanks, that each layer of a model has because of its model_type; NULL: the
- * layers of the type may differ, or its names are not known.
- */
-const char *ckpt_hf_layer_names_of_each(const ckpt_value *config);
 
 /*
  * The names of the weights in the layers of a configuration's language model, from its model_type;

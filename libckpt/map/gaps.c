@@ -197,23 +197,6 @@ static bool ly_has_module(const ly_table *t, uint64_t layer, const char *module,
     return false;
 }
 
-/* True if the names of the model's type have this one. */
-static bool ly_listed(const ckpt_stack *s, const char *module, size_t n)
-{
-    for (size_t i = 0; i < 2 && s->listed[i]; i++) {
-        for (const char *word = s->listed[i]; *word; word += strspn(word, " ")) {
-            size_t m = strcspn(word, " "), at = 0;
-            while (m == n && at < n &&
-                   (word[at] == module[at] || (word[at] == '#' && module[at] == '*')))
-                at++;
-            if (m == n && at == n)
-                return true;
-            word += m;
-        }
-    }
-    return false;
-}
-
 /* Note that a layer lacks a module that no other layer shows. */
 static void ly_alone(ckpt_gap *gap, uint64_t layer, const char *module, size_t n)
 {
@@ -222,8 +205,8 @@ static void ly_alone(ckpt_gap *gap, uint64_t layer, const char *module, size_t n
 }
 
 /*
- * Find a name that the layer should have.  Unless `lone`, another layer must have it: a name that
- * all layers lack, or a layer without half of the names, is rather of another type of model.
+ * Find a name that each layer of this kind has, although no other layer may show it.  A layer without
+ * half of the names is rather of another type of model.
  */
 static void ly_need(const ly_table *t, const ckpt_stack *s, uint64_t layer, ckpt_gap *gap)
 {
@@ -233,47 +216,14 @@ static void ly_need(const ly_table *t, const ckpt_stack *s, uint64_t layer, ckpt
 
     for (; names && *names; names += strspn(names, " ")) {
         const size_t n = strcspn(names, " ");
-        const bool is = ly_has_module(t, layer, names, n);
-        bool elsewhere = s->lone;
-        for (uint64_t i = 0; !is && !elsewhere && i < t->n_layers; i++)
-            elsewhere = ly_has_module(t, i, names, n);
-        here += is;
-        missing += !is;
-        if (!is && elsewhere && !first.found)
+        if (ly_has_module(t, layer, names, n))
+            here++;
+        else if (missing++ == 0)
             ly_alone(&first, layer, names, n);
         names += n;
     }
     if (here >= missing)
         *gap = first;
-}
-
-/*
- * Find a projection that is missing beside two others: layers of no type have keys and values but
- * no queries, or a gate and no product with it.
- */
-static void ly_beside_others(const ly_table *t, const ckpt_stack *s, uint64_t layer, ckpt_gap *gap)
-{
-    for (size_t i = 0; i < t->keys.n && !gap->found; i++) {
-        size_t n = 0;
-        const ly_key *k = &t->keys.at[i];
-        const char *const *set = k->of[layer] ? ly_set_of(k, &n) : NULL;
-        const char *lost = NULL;
-        char module[2 * sizeof k->text];
-        size_t here = 0;
-
-        for (size_t m = 0; set && set[2] && m < 4 && set[m]; m++) {
-            const size_t end = n + strlen(set[m]) - strlen(".weight");
-            (void)snprintf(module, sizeof module, "%.*s%s", (int)n, k->text, set[m]);
-            if (ly_has_module(t, layer, module, end))
-                here++;
-            else if (!lost && (m < 3 || here == 3) && ly_listed(s, module, end))
-                lost = set[m];
-        }
-        if (!lost || here < 2)
-            continue;
-        (void)snprintf(module, sizeof module, "%.*s%s", (int)n, k->text, lost);
-        ly_alone(gap, layer, module, n + strlen(lost) - strlen(".weight"));
-    }
 }
 
 static bool ly_same_kind(const ckpt_stack *s, uint64_t a, uint64_t b)
@@ -356,8 +306,6 @@ static void ly_look(ly_table *t, const ckpt_stack *s, ckpt_gap *gap)
     for (uint64_t a = 0; a < t->n_layers && !gap->found; a++) {
         if (t->same[a] > 0)
             ly_need(t, s, a, gap);
-        if (t->same[a] > 0 && s->listed[0] && !gap->found)
-            ly_beside_others(t, s, a, gap);
     }
 }
 

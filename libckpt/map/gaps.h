@@ -23,11 +23,10 @@ typedef struct ckpt_stack {
     uint64_t experts;     /* experts of a layer that has any; 0: not known */
     bool uniform;         /* all layers of a kind have the same names, but for adapters' */
     bool idle;            /* experts beyond these compute nothing, so some weights may be absent */
-    /* Names of the model's type, without ".weight", separated by blanks; '#' is a number. */
-    const char *listed[2];     /* names that its layers may have; NULL: not known */
-    const char *const *needed; /* [n_needed]: names that each layer has; NULL: not known */
+    /* [n_needed]: names that each layer of the type has, without ".weight", separated by blanks; '#'
+     * is a number.  NULL: not known */
+    const char *const *needed;
     size_t n_needed;
-    bool lone; /* a needed name may be of one layer; else only a name of another layer counts */
 } ckpt_stack;
 
 /* A gap. */

@@ -70,6 +70,18 @@ class Save(Case):
         with ckpt.open(path) as m:
             self.assertEqual(m['w'].tobytes(), struct.pack('<f', 2))
 
+    @needs_torch
+    def test_no_values_in_torch(self):
+        import torch
+        with self.assertRaisesRegex(ckpt.UnsupportedError, "array 'w': a tensor on the device meta"):
+            ckpt.save({'w': torch.empty(2, device='meta')}, os.path.join(self.scratch(), 'x.safetensors'))
+
+    @needs_numpy
+    def test_masked(self):
+        import numpy
+        with self.assertRaisesRegex(ckpt.UsageError, "array 'w': a masked array"):
+            ckpt.save({'w': numpy.ma.masked_array([1.0, 2.0], [0, 1])}, os.path.join(self.scratch(), 'x.safetensors'))
+
     def test_cancel(self):
         folder = self.scratch()
 

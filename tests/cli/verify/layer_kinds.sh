@@ -43,7 +43,6 @@ done <<'END'
 4|[3]|3.self_attn.q_proj.weight|{}
 4|[3]|3.self_attn.o_proj.weight|{}
 4|[3]|3.self_attn.q_norm.weight|{}
-4|[3]|3.self_attn.q_proj.weight|{'mlp_only_layers': [1]}
 4|[3]|3.self_attn.q_norm.weight|{'layer_types': ['linear_attention'] * 3 + ['full_attention']}
 1|[0]|0.self_attn.q_norm.weight|{'layer_types': ['full_attention']}
 1|[]|0.linear_attn.A_log|{}

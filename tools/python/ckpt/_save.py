@@ -40,6 +40,8 @@ def _of_torch(name: str, value: Any) -> Bytes:
         raise UnsupportedError("array '%s': a %s holds the part of one rank; pass its full_tensor()" % (name, type(value).__name__), tensor=name)
     if str(value.layout) != 'torch.strided':
         raise UnsupportedError("array '%s': expected a dense tensor, found %s; pass its to_dense()" % (name, value.layout), tensor=name)
+    if value.is_meta:
+        raise UnsupportedError("array '%s': a tensor on the device meta has no values" % name, tensor=name)
     t = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
     if not t.data_ptr() and t.numel():
         raise UnsupportedError("array '%s': a %s has no values in memory" % (name, type(value).__name__), tensor=name)
@@ -48,6 +50,8 @@ def _of_torch(name: str, value: Any) -> Bytes:
 
 def _of_numpy(value: Any) -> Bytes:
     import numpy
+    if isinstance(value, numpy.ma.MaskedArray):
+        raise UsageError('a masked array has elements without values; pass its filled()')
     a = numpy.asarray(value, order='C')
     if not a.dtype.isnative:
         a = a.astype(a.dtype.newbyteorder('='))
