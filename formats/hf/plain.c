@@ -74,8 +74,8 @@ static const char *const hfp_uniform[] = {
  * (tests/interop/uniform_layers.py);
  * period: the default of full_attention_interval, which older configurations have instead;
  * full, other: modules and parameters that each layer with full attention, and with another entry,
- * has in files: a kind of layers may have a single layer, which no other one shows to be incomplete;
- * NULL: not known.
+ * has in files: a kind may have a single layer, which no other one shows to be incomplete. NULL:
+ * they are not known.
  */
 static const struct {
     const char *name;

@@ -177,8 +177,8 @@ static int hfc_kinds(const ckpt_value *config, uint32_t **kinds, size_t *n, ckpt
 }
 
 /*
- * The names that each of `said` layers has, as ckpt_stack.needed; NULL: the layers of a kind are not
- * known to have the same.
+ * The names that each of `said` layers has, as ckpt_stack.needed; NULL: the layers of a kind may
+ * have different ones.
  */
 static int hfc_needed(const char ***out, const ckpt_map *map, const ckpt_value *config,
                       uint64_t said, ckpt_err *err)

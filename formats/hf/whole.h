@@ -102,8 +102,7 @@ bool ckpt_hf_uniform_kinds(const ckpt_value *config, int64_t *period);
 
 /*
  * Names, separated by blanks, that each layer with full attention (else: with another entry of
- * layer_types) of a model of ckpt_hf_uniform_kinds has; NULL: it is of another type, or they are not
- * known.
+ * layer_types) of a model of ckpt_hf_uniform_kinds has in files; NULL: they are not known.
  */
 const char *ckpt_hf_kind_names(const ckpt_value *config, bool full);
 

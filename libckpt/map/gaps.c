@@ -205,8 +205,8 @@ static void ly_alone(ckpt_gap *gap, uint64_t layer, const char *module, size_t n
 }
 
 /*
- * Find a name that each layer of this kind has, although no other layer may show it.  A layer without
- * half of the names is rather of another type of model.
+ * Find a name that each layer of this kind has, although no other layer may show it.  A layer
+ * without half of the names is rather of another type of model.
  */
 static void ly_need(const ly_table *t, const ckpt_stack *s, uint64_t layer, ckpt_gap *gap)
 {

@@ -23,8 +23,8 @@ typedef struct ckpt_stack {
     uint64_t experts;     /* experts of a layer that has any; 0: not known */
     bool uniform;         /* all layers of a kind have the same names, but for adapters' */
     bool idle;            /* experts beyond these compute nothing, so some weights may be absent */
-    /* [n_needed]: names that each layer of the type has, without ".weight", separated by blanks; '#'
-     * is a number.  NULL: not known */
+    /* [n_needed]: names that each layer of the type has, without ".weight", separated by blanks;
+     * '#' is a number. NULL: not known */
     const char *const *needed;
     size_t n_needed;
 } ckpt_stack;
