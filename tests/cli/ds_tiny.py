@@ -74,29 +74,34 @@ class LongStorage:
     """Likewise."""
 
 
+class IntStorage:
+    """Likewise."""
+
+
 def rebuild(*args):
     """Only named, never called."""
 
 
 rebuild.__name__ = '_rebuild_tensor_v2'
-module('torch', FloatStorage=FloatStorage, LongStorage=LongStorage)
+module('torch', FloatStorage=FloatStorage, LongStorage=LongStorage, IntStorage=IntStorage)
 module('torch._utils', _rebuild_tensor_v2=rebuild)
 
 
 class Storage:
-    def __init__(self, values):
-        self.values = values
+    def __init__(self, values, short=False):
+        self.values, self.short = values, short
 
     def kind(self):
-        return LongStorage if self.values and isinstance(self.values[0], int) else FloatStorage
+        return (IntStorage if self.short else LongStorage) if self.values and isinstance(self.values[0], int) else FloatStorage
 
     def data(self):
-        return struct.pack('<%d%s' % (len(self.values), 'q' if self.kind() is LongStorage else 'f'), *self.values)
+        code = {LongStorage: 'q', IntStorage: 'i', FloatStorage: 'f'}[self.kind()]
+        return struct.pack('<%d%s' % (len(self.values), code), *self.values)
 
 
 class Tensor:
-    def __init__(self, values, shape):
-        self.storage, self.shape = Storage(values), tuple(shape)
+    def __init__(self, values, shape, short=False):
+        self.storage, self.shape = Storage(values, short), tuple(shape)
 
     def __reduce__(self):
         stride, n = [], 1
@@ -113,8 +118,9 @@ def filled(shape, by):
     return Tensor([by * (k + 1) for k in range(n)], shape)
 
 
-def scalar(value):
-    return Tensor([value], ())
+def scalar(value, short=False):
+    """An I64 or F32; short: an I32."""
+    return Tensor([value], (), short)
 
 
 def save(tree, path):

@@ -74,8 +74,9 @@ one = lambda: {'w': filled((4, 2), 0.5), 'v': filled((3,), 1.0)}
 for n in 0, 1:
     save({'model': one(), 'ema': {'n_averaged': scalar(n), **{'module.' + k: v for k, v in one().items()}}}, 'torch%d.pt' % n)
     save({**one(), 'ema.n_averaged': scalar(n), **{'ema.module.' + k: v for k, v in one().items()}}, 'flat%d.pt' % n)
+    save({'model': one(), 'ema': {'n_averaged': scalar(n, True), **one()}}, 'short%d.pt' % n)
     save({'model': one(), 'ema': {'num_updates': n, **one()}}, 'number%d.pt' % n)
 END
-for f in torch0 torch1 flat0 flat1 number0 number1; do
+for f in torch0 torch1 flat0 flat1 short0 short1 number0 number1; do
     try $f.pt x.safetensors --weights ema
 done
