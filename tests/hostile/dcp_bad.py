@@ -126,7 +126,7 @@ class Folder:
 
     def __init__(self):
         self.files = {'__0_0.distcp': b'', '__1_0.distcp': b''}
-        self.state, self.storage, self.planner = {}, {}, {}
+        self.state, self.storage, self.planner, self.before = {}, {}, {}, {}
         self.chunks = [self.chunk('w', (0, 0), (3, 4), 0), self.chunk('w', (3, 0), (3, 4), 1)]
         self.state['w'] = Tensor(properties=Props(dtype=F32), size=Size((6, 4)), chunks=self.chunks)
         self.state['b'] = Tensor(properties=Props(dtype=F32), size=Size((4,)), chunks=[self.chunk('b', (0,), (4,), 0)])
@@ -153,7 +153,7 @@ class Folder:
         return self.storage[self.key(n)]
 
     def meta(self):
-        whole = Metadata(state_dict_metadata=self.state, planner_data=self.planner, storage_data=self.storage)
+        whole = Metadata(**self.before, state_dict_metadata=self.state, planner_data=self.planner, storage_data=self.storage)
         return getattr(self, 'raw', None) or pickle.dumps(whole, 4)
 
     def write(self, folder):
@@ -241,6 +241,23 @@ def twins(f):
 
 # name: change, statuses of `convert`, what its message says; 0 is a sound one
 SYSTEM = Call(Named('posix', 'system'), 'touch "$CANARY"')
+# the rows of keys and places (formats/dcp/parts.c): keys that other values hold before storage_data, and places of several keys
+def keys_first(f):
+    """A plan, which is read first, holds the keys and a place of its own; one place is stored for two of them."""
+    f.before = {'all_local_plans': [f.key(1), f.key(0), Info(relative_path='__0_0.distcp', offset=0, length=1)]}
+    info_shared(f)
+
+
+def info_shared(f):
+    f.storage[f.key(1)] = f.info(0)
+
+
+def entries_many(f):
+    """A name with entries in the reverse order of their offsets, none of them a chunk's."""
+    for i in range(20000, 0, -1):
+        f.storage[Index(fqn='loose', offset=Size((i, 0)))] = Info(relative_path='__0_0.distcp', offset=(1 << 40) - i * 10, length=10)
+
+
 CASES = {
     'sound': (lambda f: None, '0', ''),
     'sound_empty': (lambda f: f.chunks.append(f.chunk('w', (6, 0), (0, 4), 1)), '0', ''),
@@ -268,6 +285,14 @@ CASES = {
     'info_is_chunk': (lambda f: f.storage.update({f.key(0): f.chunks[0]}), '3', 'does not give the location'),
     'info_is_number': (lambda f: f.storage.update({f.key(0): 1}), '3', 'does not give the location'),
     'key_twice': (lambda f: f.storage.update({Index(fqn='b', offset=Size((0,))): f.info(0)}), '3', 'repeats a chunk'),
+    'key_again': (lambda f: f.storage.update({Index(fqn='b', offset=Size((0,))): f.info(0), f.key(0): f.info(0)}), '35', ''),
+    'keys_first': (keys_first, '5', 'overlap'),
+    'info_shared': (info_shared, '5', 'overlap'),
+    'offsets_other': (on(('key', 1, 'offset'), Size((3,))), '5', 'no entry'),
+    'offsets_none': (on(('key', 1, 'offset'), Size(())), '5', 'no entry'),
+    'offsets_63': (on(('key', 1, 'offset'), Size((0,) * 64)), '5', 'no entry'),
+    'offsets_65': (on(('key', 1, 'offset'), Size((0,) * 65)), '3', ''),
+    'entries_many': (entries_many, '0', 'left out: 20000 entries'),
     'key_negative': (on(('key', 1, 'offset'), (-3, 0)), '3', 'not a number'),
     'key_other': (on(('key', 1, 'offset'), Size((4, 0))), '5', 'no entry'),
     'key_none': (on(('key', 1, 'fqn'), None), '3', 'no name'),
