@@ -9,10 +9,12 @@
  * mean one counts as that long, because gradients that cancel are rounding errors alone: dq of a
  * query that sees one key is an example.
  *
- * The tensor family rounds the same factors as cuDNN, so its distance says what rounding does to
- * these data: about one unit roundoff, and more where large terms cancel.  cuDNN may be FU_TIMES as
- * far away.  A wrong mask, scale or stride changes some or all of a vector.  If FU_TIMES the
- * tensor family's distance hides that, the check decides nothing, and the next call is checked.
+ * The tensor family (attention.h) rounds the factors of its products to dt, as cuDNN does.  Its
+ * distance from the plain results is therefore what rounding does to these data: about one unit
+ * roundoff, and more where large terms cancel.  cuDNN may be FU_TIMES as far from the plain results
+ * as the tensor family is.  A wrong mask, scale or stride changes some or all of a vector.  If
+ * FU_TIMES the tensor family's distance is so large that it would hide that, the check decides
+ * nothing, and the next call is checked.
  */
 #include "engine/cuda/fused.h"
 
@@ -335,17 +337,23 @@ static uint64_t fu_bytes(const fu_output &o)
     return (n + 15) / 16 * 16;
 }
 
+/* A call, and what it was made of; g NULL: the forward pass. */
+typedef struct fu_pass {
+    const cu_at_call &c;
+    const zt_attention *a;
+    const zt_attention_grad *g;
+} fu_pass;
+
 /* Run the own kernels of a call; exact: those that round outputs only. */
-static void fu_own(zt_device *d, const cu_at_call &c, const zt_attention *a,
-                   const zt_attention_grad *g, bool exact)
+static void fu_own(zt_device *d, const fu_pass &pass, bool exact)
 {
-    cu_at_call own = c;
+    cu_at_call own = pass.c;
 
     own.exact = exact;
-    if (g)
-        cu_at_backward(d, &own, g);
+    if (pass.g)
+        cu_at_backward(d, &own, pass.g);
     else
-        cu_at_forward(d, &own, a);
+        cu_at_forward(d, &own, pass.a);
 }
 
 /* Copy all outputs to dense arrays. */
@@ -428,18 +436,18 @@ static bool fu_judge(cu_fused *f, fu_plan *p, const fu_outputs &outs, const fu_d
 }
 
 /* Compare a plan's first results in `room`; true: they stay in the outputs. */
-static bool fu_check(zt_device *d, cu_fused *f, fu_plan *p, const cu_at_call &c,
-                     const zt_attention *a, const zt_attention_grad *g, char *copy, float *room)
+static bool fu_check(zt_device *d, cu_fused *f, fu_plan *p, const fu_pass &pass, char *copy,
+                     float *room)
 {
-    const fu_outputs outs = fu_outputs_of(c, g != NULL);
+    const fu_outputs outs = fu_outputs_of(pass.c, pass.g != NULL);
     ckpt_err err = {};
 
-    fu_own(d, c, a, g, true);
+    fu_own(d, pass, true);
     fu_copy(d, outs, copy);
-    fu_own(d, c, a, g, false);
+    fu_own(d, pass, false);
     const fu_distances own = fu_measure(d, outs, copy, room);
 
-    if (fu_start(d, p, c, &err) != CKPT_OK) {
+    if (fu_start(d, p, pass.c, &err) != CKPT_OK) {
         fu_refuse(f, p, err.text);
         return false;
     }
@@ -449,11 +457,10 @@ static bool fu_check(zt_device *d, cu_fused *f, fu_plan *p, const cu_at_call &c,
 }
 
 /* Run a plan for the first time; the own kernels compute the call again if it is not good. */
-static void fu_first(zt_device *d, cu_fused *f, fu_plan *p, const cu_at_call &c,
-                     const zt_attention *a, const zt_attention_grad *g)
+static void fu_first(zt_device *d, cu_fused *f, fu_plan *p, const fu_pass &pass)
 {
-    const fu_outputs outs = fu_outputs_of(c, g != NULL);
-    const uint64_t heads = (uint64_t)c.batch * c.heads * sizeof(float);
+    const fu_outputs outs = fu_outputs_of(pass.c, pass.g != NULL);
+    const uint64_t heads = (uint64_t)pass.c.batch * pass.c.heads * sizeof(float);
     bool good = false;
     uint64_t n = 0;
 
@@ -462,12 +469,12 @@ static void fu_first(zt_device *d, cu_fused *f, fu_plan *p, const cu_at_call &c,
     char *copy = (char *)cu_spare(d, n + heads);
 
     if (copy && cu_scratch_fits(d, p->n_bytes + 1))
-        good = fu_check(d, f, p, c, a, g, copy, (float *)(void *)(copy + n));
+        good = fu_check(d, f, p, pass, copy, (float *)(void *)(copy + n));
     else
         fu_refuse(f, p, "there is too little device memory");
     f->n_calls += good;
     if (!good)
-        fu_own(d, c, a, g, false);
+        fu_own(d, pass, false);
     cu_spare_free(d, copy);
 }
 
@@ -486,7 +493,7 @@ bool cu_fused_run(zt_device *d, const cu_at_call &c, const zt_attention *a,
     if (!p || p->state == FU_REFUSED)
         return false;
     if (p->state == FU_NEW) {
-        fu_first(d, f, p, c, a, g);
+        fu_first(d, f, p, {c, a, g});
         return true;
     }
     f->n_calls++;
