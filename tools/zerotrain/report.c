@@ -517,6 +517,18 @@ void report_weights(zt_engine *e, const told *t)
     rp_weights(&r);
 }
 
+/* Warn of a choice for GPUs that has no effect, because the run is on a processor. */
+static void rp_attention(const report *r)
+{
+    const char *text = getenv("ZEROTRAIN_ATTENTION");
+
+    if (!r->about.device && text && *text && strcmp(text, "own") != 0)
+        fprintf(stderr,
+                "zerotrain: warning: ZEROTRAIN_ATTENTION=%.40s has no effect: the run is on a "
+                "processor\n",
+                text);
+}
+
 void report_start(const report *r)
 {
     const zt_about *a = &r->about;
@@ -531,6 +543,7 @@ void report_start(const report *r)
         else if (!r->told->quiet)
             fprintf(stderr, "note: %s\n", c->notes[i]);
     }
+    rp_attention(r);
     rp_unused(r);
     rp_resumed(r);
     if (r->told->quiet) {
@@ -618,7 +631,7 @@ void report_profile(const report *r)
                 sum > 0 ? 100 * now.seconds[i] / sum : 0);
     if (now.home.update > 0)
         fprintf(stderr,
-                "profile: offloaded optimizer: the host updates for %.3f s, copies beside it take "
+                "profile: offloaded optimizer: updates on the host %.3f s, copies at the same time "
                 "%.3f s\n",
                 now.home.update, now.home.copies);
     fprintf(stderr,
