@@ -533,8 +533,9 @@ static bool avg_is_count(const char *name)
 static int avg_empty(const avg_work *w, const char *count)
 {
     return ckpt_fail(w->err, CKPT_EMISMATCH,
-                     "%s: %.200s is 0: no weights have been averaged, and the copy has those of "
-                     "the start of the run; leave --weights out to take the trained weights",
+                     "%s: %.200s is 0: no weights have been averaged, so the averaged copy is "
+                     "the weights at the start of the run; leave --weights out to convert the "
+                     "trained weights",
                      w->map->path, count);
 }
 

@@ -2,9 +2,9 @@
 /*
  * lookup.h: finds the entry of storage_data that has a chunk's name and offset.
  *
- * Ranks list their chunks in the order of state_dict_metadata, so the entry of a tensor's chunk is
- * usually the one after that of the chunk before, among the entries with the tensor's name.  Where
- * it is not, the entries of that name are sorted by offset.
+ * The entries are grouped by name.  Ranks usually list a tensor's chunks in storage_data in the
+ * order in which state_dict_metadata lists them, so the next entry of the group is tried first.  If
+ * it has another offset, the group is sorted by offset, once, and searched by bisection.
  */
 #ifndef CKPT_FORMATS_DCP_LOOKUP_H
 #define CKPT_FORMATS_DCP_LOOKUP_H

@@ -75,7 +75,7 @@ static const hfc_part hfc_parts[] = {
 
 enum { HFC_PARTS = sizeof hfc_parts / sizeof *hfc_parts };
 
-/* Layers that predict more tokens, whose numbers begin at 0 again. */
+/* Layers of multi-token prediction (MTP). They are a stack of their own, numbered from 0. */
 static const hfc_part hfc_draft = {{"mtp"}, true, NULL, {NULL}, ""};
 
 /* Number of a part's layers in config.json; 0: the key is missing. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * single_values.h: tells an optimizer's single values (a count, NAdam's mu_product) from members of
- * a group's entry that have tensors in the map.
+ * single_values.h: finds out which members of an optimizer's state are scalars (a count, NAdam's
+ * mu_product) and not moments, which are tensors of the map.
  */
 #ifndef CKPT_FORMATS_TRAINING_SINGLE_VALUES_H
 #define CKPT_FORMATS_TRAINING_SINGLE_VALUES_H

@@ -114,9 +114,10 @@ typedef struct ckpt_open_opts {
      */
     const char *order_text;
     /*
-     * read names, dtypes, shapes and roles alone, which takes less memory where a tensor has
-     * thousands of parts (DCP). A tensor may then have no extents, and reading or converting the
-     * map fails with CKPT_EUSAGE
+     * open the checkpoint to list it: names, dtypes, shapes and roles. It takes less memory where a
+     * tensor is in thousands of parts (DCP), because their locations are checked and not kept: such
+     * a tensor has no extents. To read a tensor's values, or to convert such a map, always fails
+     * with CKPT_EUSAGE, in every format
      */
     bool outline;
 } ckpt_open_opts;

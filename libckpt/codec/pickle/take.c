@@ -88,8 +88,9 @@ static bool ptk_are_taken(const ckpt_seq *items)
 }
 
 /*
- * Free the items from the first one that may be freed.  The items before it are kept, with a value
- * between them (the name of a file, which later objects repeat), or are in an older block.
+ * Free as many items as possible.  An arena is freed from an address to its end, so what must be
+ * kept divides the items: a value that later opcodes read (the name of a file) lies among the parts
+ * of the first items, and these are kept with it; so are items in an older block of the arena.
  */
 static void ptk_free_items(ckpt_pk_machine *m, const ckpt_seq *items)
 {
